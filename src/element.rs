@@ -1,0 +1,122 @@
+//! What a tensor holds: `f32`, `f64`, booleans for masks, integers for tokens.
+
+use num_traits::NumAssign;
+use std::fmt::Debug;
+
+mod sealed {
+    pub trait Sealed {}
+}
+use sealed::Sealed;
+
+/// A type that a tensor can hold.
+///
+/// Floats carry activations and weights ([`Float`]), `bool` masks, integers tokens and positions
+/// ([`Index`]).
+#[diagnostic::on_unimplemented(
+    message = "a tensor cannot hold `{Self}`",
+    note = "tensors hold `f32`, `f64`, `bool`, `u8`, `u32`, `i32`, `i64` or `usize`"
+)]
+pub trait Element:
+    Sealed + Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync + 'static
+{
+    /// The type's name as Rust spells it.
+    const NAME: &'static str;
+}
+
+/// An element that arithmetic, softmax and attention are defined for: `f32` or `f64`.
+///
+/// Storage and arithmetic are two types: kernels read elements, compute in [`Wide`](Float::Wide)
+/// and round once when they write. For `f32` and `f64` both are the same.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a floating-point element",
+    note = "this operation is defined for tensors of `f32` and `f64`"
+)]
+pub trait Float: Element {
+    /// The type that sums and products are made in.
+    type Wide: Real;
+    /// The element as the kernels compute with it.
+    fn wide(self) -> Self::Wide;
+    /// Rounds a computed value to the element.
+    fn narrow(value: Self::Wide) -> Self;
+    /// Rounds an `f64` to the element.
+    fn from_f64(value: f64) -> Self;
+    /// The element as an `f64`.
+    fn to_f64(self) -> f64;
+}
+
+/// What kernels compute in.
+#[doc(hidden)]
+pub trait Real: Float<Wide = Self> + num_traits::Float + NumAssign {}
+
+/// An element that can count: a token, a position, an index.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot index a tensor",
+    note = "indices are tensors of `u8`, `u32`, `i32`, `i64` or `usize`"
+)]
+pub trait Index: Element {
+    /// The value as an index, or `None` where it is negative.
+    fn to_index(self) -> Option<usize>;
+}
+
+macro_rules! elements {
+    ($($T:ty),+) => { $(
+        impl Sealed for $T {}
+        impl Element for $T {
+            const NAME: &'static str = stringify!($T);
+        }
+    )+ };
+}
+elements!(f32, f64, bool, u8, u32, i32, i64, usize);
+
+macro_rules! indices {
+    ($($T:ty),+) => { $(
+        impl Index for $T {
+            fn to_index(self) -> Option<usize> {
+                usize::try_from(self).ok()
+            }
+        }
+    )+ };
+}
+indices!(u8, u32, i32, i64);
+
+impl Index for usize {
+    fn to_index(self) -> Option<usize> {
+        Some(self)
+    }
+}
+
+impl Float for f32 {
+    type Wide = f32;
+    fn wide(self) -> f32 {
+        self
+    }
+    fn narrow(value: f32) -> f32 {
+        value
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is what is asked for")]
+    fn from_f64(value: f64) -> f32 {
+        value as f32
+    }
+    fn to_f64(self) -> f64 {
+        f64::from(self)
+    }
+}
+
+impl Float for f64 {
+    type Wide = f64;
+    fn wide(self) -> f64 {
+        self
+    }
+    fn narrow(value: f64) -> f64 {
+        value
+    }
+    fn from_f64(value: f64) -> f64 {
+        value
+    }
+    fn to_f64(self) -> f64 {
+        self
+    }
+}
+
+impl Real for f32 {}
+impl Real for f64 {}

@@ -1,0 +1,6 @@
+//! Multi-head attention whose shapes the compiler proves.
+
+mod element;
+mod kernel;
+
+pub use element::{Element, Float, Index};
