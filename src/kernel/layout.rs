@@ -10,7 +10,7 @@ pub(crate) const MAX_RANK: usize = 6;
 
 /// Up to [`MAX_RANK`] numbers, one for each axis; reads like a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Dims {
+pub struct Dims {
     rank: usize,
     values: [usize; MAX_RANK],
 }

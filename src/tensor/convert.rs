@@ -1,0 +1,90 @@
+//! Between shapes that are types and shapes that are values, and between element types.
+
+use super::{AnyTensor, Tensor};
+use crate::element::{Element, Float};
+use crate::error::{Error, Result};
+use crate::kernel::elementwise::map;
+use crate::shape::Shape;
+use crate::tensor::display::shape_text;
+
+impl<S: Shape, E: Element> Tensor<S, E> {
+    /// The same axes with sizes of other types, such as a static batch for a run-time one.
+    ///
+    /// ```
+    /// use shapeproof::{dyn_size, Batch, Model, Tensor, C};
+    ///
+    /// dyn_size!(batch = 2);
+    /// let x = Tensor::<_, f32>::ones_in((Batch(batch), Model(C::<3>)));
+    /// let y = x.try_with_sizes((Batch(C::<2>), Model(C::<3>)))?;
+    /// assert!(x.try_with_sizes((Batch(C::<5>), Model(C::<3>))).is_err());
+    /// # Ok::<(), shapeproof::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where an axis has another name or size.
+    pub fn try_with_sizes<T: Shape>(&self, shape: T) -> Result<Tensor<T, E>> {
+        if S::NAMES != T::NAMES || *shape.dims() != *self.dims() {
+            return Err(Error::shape(format!(
+                "expected shape {}, found {}",
+                shape_text(T::NAMES, &shape.dims()),
+                shape_text(S::NAMES, self.dims())
+            )));
+        }
+        Ok(Tensor::typed(shape, self.erase()))
+    }
+
+    /// Each element the value of `f`; the element type may change.
+    ///
+    /// ```
+    /// use shapeproof::{Key, Tensor, C};
+    ///
+    /// let tokens = Tensor::<(Key<C<3>>,), u32>::from([7, 4, 0]);
+    /// let keep = tokens.map(|token| token != 0);
+    /// assert_eq!(keep.to_vec(), [true, true, false]);
+    /// ```
+    pub fn map<F: Element>(&self, f: impl Fn(E) -> F + Send + Sync) -> Tensor<S, F> {
+        Tensor::typed(self.shape(), self.any().map(f))
+    }
+}
+
+impl<S: Shape, E: Float> Tensor<S, E> {
+    /// The same tensor with elements of another floating-point type, each rounded to it.
+    pub fn to<F: Float>(&self) -> Tensor<S, F> {
+        self.map(|value| F::from_f64(value.to_f64()))
+    }
+}
+
+impl<E: Element> AnyTensor<E> {
+    pub(crate) fn map<F: Element>(&self, f: impl Fn(E) -> F + Send + Sync) -> AnyTensor<F> {
+        AnyTensor::from_packed(self.dims(), map(self.view(), f))
+    }
+}
+
+/// A tensor of any floating-point type and any shape: what a file or an optimizer sees of a
+/// parameter.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum FloatTensor {
+    /// 32-bit floats.
+    F32(AnyTensor<f32>),
+    /// 64-bit floats.
+    F64(AnyTensor<f64>),
+}
+
+impl FloatTensor {
+    /// The sizes of the axes, in order.
+    pub fn dims(&self) -> &[usize] {
+        match self {
+            FloatTensor::F32(tensor) => tensor.dims(),
+            FloatTensor::F64(tensor) => tensor.dims(),
+        }
+    }
+
+    /// The name of the element type.
+    pub fn element(&self) -> &'static str {
+        match self {
+            FloatTensor::F32(_) => f32::NAME,
+            FloatTensor::F64(_) => f64::NAME,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The tensor: a typed shape around shared, strided storage.
+
+mod any;
+mod convert;
+mod create;
+mod display;
+mod random;
+mod rows;
+
+pub use any::AnyTensor;
+pub use convert::FloatTensor;
+pub use random::Generator;
+
+use crate::element::Element;
+use crate::kernel::layout::Layout;
+use crate::shape::Shape;
+
+/// A tensor whose type names its axes and their sizes.
+///
+/// `S` is a [`Shape`], a tuple of axes; `E` is what it holds. A tensor is immutable and cheap to
+/// clone: clones and views share their elements. Its layout is its own business: `split_heads`,
+/// `permute` and `transpose` move no data, and whatever reads the result gets the same bits as from
+/// a packed copy.
+///
+/// # Examples
+/// ```
+/// use shapeproof::{Batch, Model, Tensor, C};
+///
+/// let x = Tensor::<(Batch<C<2>>, Model<C<3>>)>::from([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+/// let bias = Tensor::<(Model<C<3>>,)>::from([10.0, 20.0, 30.0]);
+/// assert_eq!(x.add(&bias).to_vec(), [11.0, 22.0, 33.0, 14.0, 25.0, 36.0]);
+/// ```
+#[derive(Clone)]
+pub struct Tensor<S, E = f32> {
+    shape: S,
+    any: AnyTensor<E>,
+}
+
+impl<S: Shape, E: Element> Tensor<S, E> {
+    /// The caller has established that `any` has the sizes of `shape`.
+    pub(crate) fn typed(shape: S, any: AnyTensor<E>) -> Self {
+        debug_assert_eq!(*shape.dims(), *any.layout().dims);
+        Tensor { shape, any }
+    }
+
+    /// All axes with their sizes.
+    pub fn shape(&self) -> S {
+        self.shape
+    }
+
+    /// The sizes of the axes, in order.
+    pub fn dims(&self) -> &[usize] {
+        self.any.dims()
+    }
+
+    /// The number of elements.
+    pub fn count(&self) -> usize {
+        self.any.count()
+    }
+
+    /// The same tensor with its shape erased from the type; shares the elements.
+    pub fn erase(&self) -> AnyTensor<E> {
+        self.any.clone()
+    }
+
+    /// The erased form, by reference.
+    pub(crate) fn any(&self) -> &AnyTensor<E> {
+        &self.any
+    }
+
+    /// The elements in row-major order, where the tensor lies in memory like that; `None` where it
+    /// is a strided view. [`packed`](Self::packed) makes one that does.
+    pub fn as_slice(&self) -> Option<&[E]> {
+        self.any.as_slice()
+    }
+
+    /// The elements in row-major order.
+    pub fn to_vec(&self) -> Vec<E> {
+        self.any.to_vec()
+    }
+
+    /// The same tensor, in row-major order without gaps; copies only where it is not so already.
+    pub fn packed(&self) -> Self {
+        Tensor { shape: self.shape, any: self.any.packed() }
+    }
+
+    /// The element at `index`, one number an axis.
+    ///
+    /// # Errors
+    /// Where `index` has not one number an axis, or one lies outside its axis.
+    pub fn try_at(&self, index: &[usize]) -> crate::Result<E> {
+        self.any.try_at(index)
+    }
+
+    /// The same elements seen through another layout; `shape` has the layout's sizes.
+    pub(crate) fn viewed<T: Shape>(&self, shape: T, layout: Layout) -> Tensor<T, E> {
+        Tensor::typed(shape, self.any.viewed(layout))
+    }
+}
+
+impl<E: Element> Tensor<(), E> {
+    /// A tensor of one element and no axis.
+    pub fn scalar(value: E) -> Self {
+        Tensor::full(value)
+    }
+
+    /// The element of a tensor without axes.
+    ///
+    /// ```
+    /// use shapeproof::{Key, Tensor, C};
+    ///
+    /// let x = Tensor::<(Key<C<3>>,)>::from([1.0, 2.0, 6.0]);
+    /// assert_eq!(x.mean(Key).value(), 3.0);
+    /// ```
+    pub fn value(&self) -> E {
+        self.any.first()
+    }
+}
+
+impl<S: Shape, E: Element> PartialEq for Tensor<S, E> {
+    /// Same sizes and equal elements. NaN is not equal to itself.
+    fn eq(&self, other: &Self) -> bool {
+        self.any == other.any
+    }
+}
