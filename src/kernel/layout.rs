@@ -204,6 +204,16 @@ impl Layout {
         }
     }
 
+    /// Without the last two axes: where the matrices of a batch start. Needs rank 2 or more.
+    pub(crate) fn at_start(&self) -> Self {
+        let last = self.rank() - 1;
+        Layout {
+            dims: self.dims.removed(last).removed(last - 1),
+            strides: self.strides.removed(last).removed(last - 1),
+            offset: self.offset,
+        }
+    }
+
     /// With axis `at` moved to the end.
     pub(crate) fn with_last(&self, at: usize) -> Self {
         let (n, stride) = (self.dims[at], self.strides[at]);

@@ -1,4 +1,19 @@
 //! Loops over slices: sizes and strides, never shapes.
 #![allow(unsafe_code, reason = "the one place where speed is worth a proof by hand")]
 
+pub(crate) mod attention;
+pub(crate) mod elementwise;
+pub(crate) mod gemm;
+pub(crate) mod index;
 pub(crate) mod layout;
+pub(crate) mod linear;
+mod lines;
+pub(crate) mod math;
+pub(crate) mod norm;
+pub(crate) mod parallel;
+pub(crate) mod reduce;
+mod runs;
+pub(crate) mod scan;
+pub(crate) mod softmax;
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,239 @@
+//! One output element from one, two or three input elements in the same place.
+//!
+//! The output is packed and cut into chunks of a fixed size. Within a chunk the inputs are visited
+//! run by run ([`Runs`]); a run whose strides are 1 or 0 is a loop over slices that the compiler
+//! vectorizes, any other run steps by its strides. Every element is computed by the same expression
+//! either way, so strided and packed inputs give the same bits.
+
+use super::layout::View;
+use super::parallel::{for_each_chunk, for_each_chunk_pair};
+use super::runs::Runs;
+use crate::element::Element;
+
+/// Elements in one piece of work.
+const CHUNK: usize = 1 << 14;
+
+/// A copy in row-major order.
+pub(crate) fn pack<E: Element>(view: View<E>) -> Vec<E> {
+    match view.as_slice() {
+        Some(packed) => packed.to_vec(),
+        None => map(view, |x| x),
+    }
+}
+
+/// `f` of every element.
+pub(crate) fn map<A: Element, B: Element>(view: View<A>, f: impl Fn(A) -> B + Sync) -> Vec<B> {
+    let count = view.layout.count();
+    let mut out = vec![B::default(); count];
+    let runs = Runs::new([&view.layout]);
+    let [step] = runs.steps();
+    for_each_chunk(&mut out, CHUNK, count, |i, chunk| {
+        let mut done = 0;
+        runs.for_each(i * CHUNK, chunk.len(), |[at], len| {
+            let out = &mut chunk[done..done + len];
+            done += len;
+            match step {
+                0 => out.fill(f(view.data[at])),
+                1 => {
+                    for (out, &a) in out.iter_mut().zip(&view.data[at..at + len]) {
+                        *out = f(a);
+                    }
+                }
+                _ => {
+                    for (out, &a) in out.iter_mut().zip(view.data[at..].iter().step_by(step)) {
+                        *out = f(a);
+                    }
+                }
+            }
+        });
+    });
+    out
+}
+
+/// Every element replaced by `f` of it.
+pub(crate) fn map_in_place<E: Element>(data: &mut [E], f: impl Fn(E) -> E + Sync) {
+    let count = data.len();
+    for_each_chunk(data, CHUNK, count, |_, chunk| chunk.iter_mut().for_each(|x| *x = f(*x)));
+}
+
+/// `f` of every pair of elements. The views must have equal sizes.
+pub(crate) fn zip<A: Element, B: Element, C: Element>(
+    a: View<A>,
+    b: View<B>,
+    f: impl Fn(A, B) -> C + Sync,
+) -> Vec<C> {
+    let count = a.layout.count();
+    let mut out = vec![C::default(); count];
+    let runs = Runs::new([&a.layout, &b.layout]);
+    let steps @ [a_step, b_step] = runs.steps();
+    for_each_chunk(&mut out, CHUNK, count, |i, chunk| {
+        let mut done = 0;
+        runs.for_each(i * CHUNK, chunk.len(), |[a_at, b_at], len| {
+            let out = &mut chunk[done..done + len];
+            done += len;
+            match steps {
+                [1, 1] => {
+                    let pairs = a.data[a_at..a_at + len].iter().zip(&b.data[b_at..b_at + len]);
+                    for (out, (&a, &b)) in out.iter_mut().zip(pairs) {
+                        *out = f(a, b);
+                    }
+                }
+                [1, 0] => {
+                    let b = b.data[b_at];
+                    for (out, &a) in out.iter_mut().zip(&a.data[a_at..a_at + len]) {
+                        *out = f(a, b);
+                    }
+                }
+                [0, 1] => {
+                    let a = a.data[a_at];
+                    for (out, &b) in out.iter_mut().zip(&b.data[b_at..b_at + len]) {
+                        *out = f(a, b);
+                    }
+                }
+                _ => {
+                    for (i, out) in out.iter_mut().enumerate() {
+                        *out = f(a.data[a_at + i * a_step], b.data[b_at + i * b_step]);
+                    }
+                }
+            }
+        });
+    });
+    out
+}
+
+/// `f` of every three elements. The views must have equal sizes.
+pub(crate) fn zip3<A: Element, B: Element, C: Element, D: Element>(
+    a: View<A>,
+    b: View<B>,
+    c: View<C>,
+    f: impl Fn(A, B, C) -> D + Sync,
+) -> Vec<D> {
+    let count = a.layout.count();
+    let mut out = vec![D::default(); count];
+    let runs = Runs::new([&a.layout, &b.layout, &c.layout]);
+    let steps = runs.steps();
+    for_each_chunk(&mut out, CHUNK, count, |i, chunk| {
+        let mut done = 0;
+        runs.for_each(i * CHUNK, chunk.len(), |at, len| {
+            let out = &mut chunk[done..done + len];
+            done += len;
+            for (i, out) in out.iter_mut().enumerate() {
+                let [a_at, b_at, c_at] = [0, 1, 2].map(|n| at[n] + i * steps[n]);
+                *out = f(a.data[a_at], b.data[b_at], c.data[c_at]);
+            }
+        });
+    });
+    out
+}
+
+/// Every element of packed `data` combined with the element of `other` in its place. `other` must
+/// have as many elements.
+pub(crate) fn zip_in_place<A: Element, B: Element>(
+    data: &mut [A],
+    other: View<B>,
+    f: impl Fn(A, B) -> A + Sync,
+) {
+    let count = data.len();
+    debug_assert_eq!(count, other.layout.count());
+    let runs = Runs::new([&other.layout]);
+    let [step] = runs.steps();
+    for_each_chunk(data, CHUNK, count, |i, chunk| {
+        let mut done = 0;
+        runs.for_each(i * CHUNK, chunk.len(), |[at], len| {
+            let data = &mut chunk[done..done + len];
+            done += len;
+            if step == 1 {
+                for (a, &b) in data.iter_mut().zip(&other.data[at..at + len]) {
+                    *a = f(*a, b);
+                }
+            } else {
+                for (i, a) in data.iter_mut().enumerate() {
+                    *a = f(*a, other.data[at + i * step]);
+                }
+            }
+        });
+    });
+}
+
+/// `f` of every pair of elements, which gives two results. The views must have equal sizes.
+pub(crate) fn zip_to_two<A: Element, B: Element, C: Element, D: Element>(
+    a: View<A>,
+    b: View<B>,
+    f: impl Fn(A, B) -> (C, D) + Sync,
+) -> (Vec<C>, Vec<D>) {
+    let count = a.layout.count();
+    let (mut first, mut second) = (vec![C::default(); count], vec![D::default(); count]);
+    let runs = Runs::new([&a.layout, &b.layout]);
+    let [a_step, b_step] = runs.steps();
+    for_each_chunk_pair((&mut first, CHUNK), (&mut second, CHUNK), count, |i, first, second| {
+        let mut done = 0;
+        runs.for_each(i * CHUNK, first.len(), |[a_at, b_at], len| {
+            let first = first[done..done + len].iter_mut();
+            let second = second[done..done + len].iter_mut();
+            done += len;
+            for (i, (first, second)) in first.zip(second).enumerate() {
+                (*first, *second) = f(a.data[a_at + i * a_step], b.data[b_at + i * b_step]);
+            }
+        });
+    });
+    (first, second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::layout::Layout;
+    use crate::kernel::testing::{Rng, in_pools, scattered, slow_pack};
+
+    #[test]
+    fn strided_and_packed_inputs_give_the_same_elements() {
+        let mut rng = Rng::new(1);
+        for dims in [&[][..], &[7], &[3, 5], &[2, 3, 4], &[0, 3], &[1, 1], &[2, 1, 3, 2, 2, 3]] {
+            let a = rng.block::<f32>(dims);
+            let packed = a.pack();
+            for order in 0..3 {
+                let (data, layout) = scattered(&packed, dims, order);
+                let view = View { data: &data, layout };
+                assert_eq!(pack(view), packed, "{dims:?} {layout:?}");
+                let twice: Vec<f32> = packed.iter().map(|x| x * 2.0).collect();
+                assert_eq!(map(view, |x| x * 2.0), twice);
+                assert_eq!(zip(view, a.view(), |a, b| a + b), twice);
+                assert_eq!(
+                    zip3(view, a.view(), view, |a, b, c| a + b + c - c.min(c)).len(),
+                    packed.len()
+                );
+                let mut inplace = packed.clone();
+                zip_in_place(&mut inplace, view, |a, b| a + b);
+                assert_eq!(inplace, twice);
+                let (sum, same) = zip_to_two(view, a.view(), |a, b| (a + b, a == b));
+                assert_eq!(sum, twice);
+                assert!(same.iter().all(|&same| same));
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_is_repeated_over_rows_by_stride_0() {
+        let row = [1, 2, 3];
+        let layout = Layout::packed(&[3]).broadcast(&[2, 3], &[1]);
+        let view = View { data: &row, layout };
+        assert_eq!(pack(view), [1, 2, 3, 1, 2, 3]);
+        assert_eq!(zip(view, view, |a: i32, b: i32| a * b), [1, 4, 9, 1, 4, 9]);
+        let layout = Layout::packed(&[3]).broadcast(&[3, 2], &[0]);
+        let column = View { data: &row, layout };
+        assert_eq!(pack(column), [1, 1, 2, 2, 3, 3]);
+        let ones = Layout::packed(&[3, 2]);
+        let other = View { data: &[10, 20, 30, 40, 50, 60], layout: ones };
+        assert_eq!(zip(column, other, |a, b| a + b), [11, 21, 32, 42, 53, 63]);
+        assert_eq!(zip(other, column, |a, b| a + b), [11, 21, 32, 42, 53, 63]);
+    }
+
+    #[test]
+    fn long_inputs_do_not_depend_on_the_number_of_threads() {
+        let block = Rng::new(2).block::<f64>(&[129, 3, 517]);
+        let strided =
+            View { data: block.view().data, layout: block.view().layout.permuted(&[2, 0, 1]) };
+        in_pools(|| map(strided, |x| (x * 1.7).to_bits() as i64));
+        assert_eq!(pack(strided), slow_pack(strided));
+    }
+}

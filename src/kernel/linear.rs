@@ -1,0 +1,64 @@
+//! The linear map y = x · W + b over the last axis: a matrix product with one matrix for all rows.
+
+use super::gemm::{PackedB, gemm, gemm_packed, pack_b};
+use super::layout::{Layout, View};
+use crate::element::Float;
+
+/// y = x · W + b. `x` has 1 to 6 axes, the last of size I; `w` is I × O in any memory order (a
+/// transposed view where it is stored as O × I). `out` is row-major, with O in the place of I.
+pub(crate) fn linear<E: Float>(x: View<E>, w: View<E>, bias: Option<&[E]>, out: &mut [E]) {
+    let mut x = x;
+    if x.layout.rank() == 1 {
+        x.layout.dims = x.layout.dims.inserted(0, 1);
+        x.layout.strides = x.layout.strides.inserted(0, 0);
+    }
+    let rank = x.layout.rank();
+    let dims = x.layout.dims;
+    let dims = dims.replaced(rank - 2, w.layout.dims[0]).replaced(rank - 1, w.layout.dims[1]);
+    let layout = w.layout.broadcast(&dims, &[rank - 2, rank - 1]);
+    gemm(x, View { layout, ..w }, bias, out);
+}
+
+/// As [`linear`], with the weights packed once by [`pack_weights`].
+pub(crate) fn linear_packed<E: Float>(
+    x: View<E>,
+    w: &PackedB<E>,
+    bias: Option<&[E]>,
+    out: &mut [E],
+) {
+    gemm_packed(x, w, bias, out);
+}
+
+/// Weights (I × O in any memory order) in the order that the product reads them.
+pub(crate) fn pack_weights<E: Float>(w: View<E>) -> PackedB<E> {
+    pack_b(w)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::testing::{Rng, bits};
+
+    #[test]
+    fn weights_may_be_stored_either_way_and_packed() {
+        let mut rng = Rng::new(11);
+        let (x, w) = (rng.block::<f32>(&[2, 3, 5]), rng.block::<f32>(&[5, 4]));
+        let bias = rng.values::<f32>(4);
+        let mut y = [0f32; 24];
+        linear(x.view(), w.view(), Some(&bias), &mut y);
+        for (i, &actual) in y.iter().enumerate() {
+            let (row, column) = (i / 4, i % 4);
+            let expected: f32 = (0..5).map(|p| x.data[row * 5 + p] * w.data[p * 4 + column]).sum();
+            assert!((actual - expected - bias[column]).abs() < 1e-5);
+        }
+        let other = w.scattered(0);
+        let mut z = [0f32; 24];
+        linear(x.scattered(2).view(), other.view(), Some(&bias), &mut z);
+        assert_eq!(bits(&z), bits(&y));
+        linear_packed(x.view(), &pack_weights(other.view()), Some(&bias), &mut z);
+        assert_eq!(bits(&z), bits(&y));
+        let vector = View { data: &x.data[..5], layout: Layout::packed(&[5]) };
+        linear(vector, w.view(), Some(&bias), &mut z[..4]);
+        assert_eq!(bits(&z[..4]), bits(&y[..4]));
+    }
+}

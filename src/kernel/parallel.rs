@@ -1,0 +1,96 @@
+//! Work cut into pieces, run by whatever thread pool the caller is in.
+//!
+//! The pieces are fixed by sizes alone, never by the number of threads, and each piece writes its
+//! own part of the output: so the bits are the same for one thread and for seven. Work too small to
+//! be worth handing over stays on the calling thread. This file is the only one that uses rayon.
+
+use rayon::prelude::*;
+
+/// Below this many scalar operations, handing work to other threads costs more than it saves.
+const WORTH_SHARING: usize = 1 << 16;
+
+/// Calls `f` with every number below `tasks`. `work` is the number of scalar operations in all of
+/// them together, roughly.
+pub(crate) fn for_each(tasks: usize, work: usize, f: impl Fn(usize) + Sync) {
+    if tasks <= 1 || work < WORTH_SHARING {
+        (0..tasks).for_each(f);
+    } else {
+        (0..tasks).into_par_iter().with_max_len(1).for_each(&f);
+    }
+}
+
+/// Calls `f` with every chunk of `len` elements (the last may be shorter) and its number.
+pub(crate) fn for_each_chunk<T: Send>(
+    out: &mut [T],
+    len: usize,
+    work: usize,
+    f: impl Fn(usize, &mut [T]) + Sync,
+) {
+    let len = len.max(1);
+    if out.len() <= len || work < WORTH_SHARING {
+        out.chunks_mut(len).enumerate().for_each(|(i, chunk)| f(i, chunk));
+    } else {
+        out.par_chunks_mut(len).enumerate().with_max_len(1).for_each(|(i, chunk)| f(i, chunk));
+    }
+}
+
+/// Calls `f` with the chunks of two outputs that belong together.
+pub(crate) fn for_each_chunk_pair<T: Send, U: Send>(
+    (first, first_len): (&mut [T], usize),
+    (second, second_len): (&mut [U], usize),
+    work: usize,
+    f: impl Fn(usize, &mut [T], &mut [U]) + Sync,
+) {
+    let (first_len, second_len) = (first_len.max(1), second_len.max(1));
+    if first.len() <= first_len || work < WORTH_SHARING {
+        let chunks = first.chunks_mut(first_len).zip(second.chunks_mut(second_len));
+        chunks.enumerate().for_each(|(i, (a, b))| f(i, a, b));
+    } else {
+        let chunks = first.par_chunks_mut(first_len).zip(second.par_chunks_mut(second_len));
+        chunks.enumerate().with_max_len(1).for_each(|(i, (a, b))| f(i, a, b));
+    }
+}
+
+/// Combines the results of `tasks` calls of `map` from the first to the last, or `None` where there
+/// are none.
+pub(crate) fn reduce<T: Send>(
+    tasks: usize,
+    work: usize,
+    map: impl Fn(usize) -> T + Sync,
+    combine: impl Fn(T, T) -> T,
+) -> Option<T> {
+    if tasks <= 1 || work < WORTH_SHARING {
+        (0..tasks).map(map).reduce(combine)
+    } else {
+        let parts: Vec<T> = (0..tasks).into_par_iter().with_max_len(1).map(&map).collect();
+        parts.into_iter().reduce(combine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::testing::in_pools;
+
+    #[test]
+    fn chunks_are_numbered_and_cover_the_output() {
+        for work in [0, usize::MAX] {
+            let mut out = vec![0; 10];
+            for_each_chunk(&mut out, 4, work, |i, chunk| chunk.fill(i));
+            assert_eq!(out, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]);
+        }
+    }
+
+    #[test]
+    fn nothing_to_do_is_done() {
+        for_each(0, usize::MAX, |_| unreachable!());
+        for_each_chunk::<u8>(&mut [], 0, usize::MAX, |_, _| unreachable!());
+        assert_eq!(reduce(0, usize::MAX, |i| i, |a, b| a + b), None);
+    }
+
+    #[test]
+    fn reduction_does_not_depend_on_the_number_of_threads() {
+        let sum = || reduce(1000, usize::MAX, |i| 1.0 / (1.0 + i as f32), |a, b| a + b).unwrap();
+        in_pools(|| sum().to_bits());
+    }
+}
