@@ -57,26 +57,33 @@ impl Error {
     }
 
     pub(crate) fn count_overflow(dims: &[usize]) -> Self {
-        Error(Box::new(Kind::Overflow(format!("the sizes {dims:?} multiply to more than isize::MAX elements"))))
+        Error(Box::new(Kind::Overflow(format!(
+            "the sizes {dims:?} multiply to more than isize::MAX elements"
+        ))))
     }
 
     pub(crate) fn size_overflow(operator: &str, a: &dyn Debug, b: &dyn Debug) -> Self {
-        Error(Box::new(Kind::Overflow(format!("the size {a:?} {operator} {b:?} exceeds usize::MAX"))))
+        Error(Box::new(Kind::Overflow(format!(
+            "the size {a:?} {operator} {b:?} exceeds usize::MAX"
+        ))))
     }
 
     /// Called by [`dispatch!`](crate::dispatch).
     #[doc(hidden)]
     pub fn unlisted(names: &str, asked: &dyn Debug, listed: &dyn Debug) -> Self {
-        Error(Box::new(Kind::Unlisted(format!("{names} = {asked:?} is not among the compiled sizes {listed:?}"))))
+        Error(Box::new(Kind::Unlisted(format!(
+            "{names} = {asked:?} is not among the compiled sizes {listed:?}"
+        ))))
     }
 }
 
 impl Display for Error {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            Kind::Shape(message) | Kind::Index(message) | Kind::Overflow(message) | Kind::Unlisted(message) => {
-                f.write_str(message)
-            }
+            Kind::Shape(message)
+            | Kind::Index(message)
+            | Kind::Overflow(message)
+            | Kind::Unlisted(message) => f.write_str(message),
         }
     }
 }

@@ -1,17 +1,22 @@
 //! Multi-head attention whose shapes the compiler proves.
 
 mod axis;
+mod dispatch;
 mod element;
 mod error;
 mod kernel;
+mod ops;
 mod shape;
 mod size;
+mod tensor;
 
 pub use axis::*;
 pub use element::{Element, Float, Index};
 pub use error::{Error, Result};
+pub use ops::{Activation, Order, try_stack};
 pub use shape::*;
 pub use size::*;
+pub use tensor::{AnyTensor, FloatTensor, Generator, Tensor};
 
 #[doc(hidden)]
 pub mod __private {

@@ -154,6 +154,15 @@ impl Layout {
         Layout { dims: Dims::new(dims), strides, offset: self.offset }
     }
 
+    /// With an axis of size 1 put before axis `at`.
+    pub(crate) fn expanded(&self, at: usize) -> Self {
+        Layout {
+            dims: self.dims.inserted(at, 1),
+            strides: self.strides.inserted(at, 0),
+            offset: self.offset,
+        }
+    }
+
     /// Axis `at`, of size `outer · inner`, as two axes of those sizes.
     pub(crate) fn split(&self, at: usize, outer: usize, inner: usize) -> Self {
         debug_assert_eq!(self.dims[at], outer * inner);

@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 
 /// Which element comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub enum Order {
     Ascending,
     Descending,
 }

@@ -20,8 +20,8 @@ pub use tail::{Appends, EndsWith, NonScalar};
 
 use crate::axis::Axis;
 use crate::error::{Error, Result};
-use crate::kernel::layout::checked_count;
 pub use crate::kernel::layout::Dims;
+use crate::kernel::layout::checked_count;
 use std::fmt::Debug;
 
 mod sealed {

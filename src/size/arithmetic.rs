@@ -23,6 +23,11 @@ pub trait Known: Static {
 }
 
 /// typenum's number to `C<N>`: the way back.
+#[diagnostic::on_unimplemented(
+    message = "the resulting number is not a size that this crate can compute",
+    label = "no such size",
+    note = "arithmetic covers 0 to 2048, the multiples of 64 up to 16384, and the powers of two up to 1048576"
+)]
 #[doc(hidden)]
 pub trait ToC {
     type C: Known;

@@ -60,7 +60,8 @@ pub struct Sum<A, B> {
 impl<A: Size, B: Size> Sum<A, B> {
     /// `a + b`, or an error where that exceeds `usize`.
     pub(super) fn try_new(a: A, b: B) -> Result<Self> {
-        let total = a.get().checked_add(b.get()).ok_or_else(|| Error::size_overflow("+", &a, &b))?;
+        let total =
+            a.get().checked_add(b.get()).ok_or_else(|| Error::size_overflow("+", &a, &b))?;
         Ok(Sum { parts: (a, b), total })
     }
 }
@@ -75,7 +76,8 @@ pub struct Product<A, B> {
 impl<A: Size, B: Size> Product<A, B> {
     /// `a · b`, or an error where that exceeds `usize`.
     pub(crate) fn try_new(a: A, b: B) -> Result<Self> {
-        let total = a.get().checked_mul(b.get()).ok_or_else(|| Error::size_overflow("*", &a, &b))?;
+        let total =
+            a.get().checked_mul(b.get()).ok_or_else(|| Error::size_overflow("*", &a, &b))?;
         Ok(Product { parts: (a, b), total })
     }
 }

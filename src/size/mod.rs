@@ -6,10 +6,10 @@ mod arithmetic;
 mod dynamic;
 mod table;
 
+pub(crate) use arithmetic::Un;
 pub use arithmetic::{
     DivisibleBy, EvenlyInto, HeadDimOf, Known, Measures, Plus, RemDiv, Row, Splits, Times, ToC,
 };
-pub(crate) use arithmetic::Un;
 pub use dynamic::{Dyn, Product, Sum};
 
 use std::fmt::Debug;

@@ -41,7 +41,10 @@ impl<E: Element> AnyTensor<E> {
     /// Where `data` has another number of elements, or `dims` more than six sizes.
     pub fn try_from_vec(dims: &[usize], data: Vec<E>) -> Result<Self> {
         if dims.len() > MAX_RANK {
-            return Err(Error::shape(format!("{} axes, a tensor has at most {MAX_RANK}", dims.len())));
+            return Err(Error::shape(format!(
+                "{} axes, a tensor has at most {MAX_RANK}",
+                dims.len()
+            )));
         }
         let count = checked_count(dims).ok_or_else(|| Error::count_overflow(dims))?;
         if data.len() != count {
@@ -116,9 +119,13 @@ impl<E: Element> AnyTensor<E> {
     /// # Errors
     /// Where `index` has not one number an axis, or one lies outside its axis.
     pub fn try_at(&self, index: &[usize]) -> Result<E> {
-        let inside = index.len() == self.rank() && index.iter().zip(self.dims()).all(|(i, n)| i < n);
+        let inside =
+            index.len() == self.rank() && index.iter().zip(self.dims()).all(|(i, n)| i < n);
         if !inside {
-            return Err(Error::index(format!("index {index:?} is outside of sizes {:?}", self.dims())));
+            return Err(Error::index(format!(
+                "index {index:?} is outside of sizes {:?}",
+                self.dims()
+            )));
         }
         let steps = index.iter().zip(self.layout.strides.iter()).map(|(i, stride)| i * stride);
         Ok(self.data[self.layout.offset + steps.sum::<usize>()])

@@ -1,0 +1,103 @@
+//! Comparisons, and the logic of booleans.
+
+use crate::element::{Element, Float};
+use crate::error::{Error, Result};
+use crate::shape::{BroadcastsTo, Marker, Shape};
+use crate::tensor::Tensor;
+
+macro_rules! comparisons {
+    ($($(#[$doc:meta])* $name:ident $operator:tt;)+) => {
+        impl<S: Shape, E: Element> Tensor<S, E> { $(
+            $(#[$doc])*
+            /// The right side broadcasts by name.
+            pub fn $name<R, How: Marker>(&self, right: &Tensor<R, E>) -> Tensor<S, bool>
+            where
+                R: BroadcastsTo<S, How>,
+            {
+                self.zipped(right, |a, b| a $operator b)
+            }
+        )+ }
+    };
+}
+comparisons! {
+    /// Where both are equal. NaN equals nothing.
+    equal ==;
+    /// Where this tensor is less.
+    less <;
+    /// Where this tensor is less or equal.
+    less_equal <=;
+    /// Where this tensor is greater.
+    greater >;
+    /// Where this tensor is greater or equal.
+    greater_equal >=;
+}
+
+impl<S: Shape> Tensor<S, bool> {
+    /// True where both are.
+    pub fn and<R, How: Marker>(&self, right: &Tensor<R, bool>) -> Self
+    where
+        R: BroadcastsTo<S, How>,
+    {
+        self.zipped(right, |a, b| a && b)
+    }
+
+    /// True where either is.
+    pub fn or<R, How: Marker>(&self, right: &Tensor<R, bool>) -> Self
+    where
+        R: BroadcastsTo<S, How>,
+    {
+        self.zipped(right, |a, b| a || b)
+    }
+
+    /// True where this one is false.
+    pub fn not(&self) -> Self {
+        self.map(|a| !a)
+    }
+}
+
+impl<S: Shape, E: Float> Tensor<S, E> {
+    /// Whether every element is within `absolute + relative · |expected|` of the expected one.
+    /// Equal infinities are close; NaN is close to nothing.
+    pub fn all_close(&self, expected: &Self, relative: f64, absolute: f64) -> bool {
+        self.try_close(expected, relative, absolute).is_ok()
+    }
+
+    /// As [`all_close`](Self::all_close), saying where it is not so.
+    ///
+    /// # Errors
+    /// Where an element is off: the first one's index, both values, and the largest difference.
+    pub fn try_close(&self, expected: &Self, relative: f64, absolute: f64) -> Result<()> {
+        if self.dims() != expected.dims() {
+            return Err(Error::shape(format!(
+                "expected sizes {:?}, found {:?}",
+                expected.dims(),
+                self.dims()
+            )));
+        }
+        let off = |&(_, (a, b)): &(usize, (f64, f64))| {
+            let close = a == b || (a - b).abs() <= absolute + relative * b.abs();
+            !close
+        };
+        let (found, wanted) = (self.to_vec(), expected.to_vec());
+        let pairs = || found.iter().zip(&wanted).map(|(a, b)| (a.to_f64(), b.to_f64())).enumerate();
+        let Some((at, (a, b))) = pairs().find(off) else {
+            return Ok(());
+        };
+        let count = pairs().filter(off).count();
+        let worst = pairs().map(|(_, (a, b))| (a - b).abs()).fold(0.0, f64::max);
+        Err(Error::shape(format!(
+            "{count} of {} elements are off, first at {:?}: expected {b}, found {a}; largest difference {worst:.3e}",
+            self.count(),
+            index_of(at, self.dims()),
+        )))
+    }
+}
+
+/// The index, one number an axis, of the element `at` in row-major order.
+fn index_of(mut at: usize, dims: &[usize]) -> Vec<usize> {
+    let mut index = vec![0; dims.len()];
+    for (i, &n) in index.iter_mut().zip(dims).rev() {
+        (*i, at) = (at % n, at / n);
+    }
+    index
+}

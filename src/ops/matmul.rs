@@ -1,0 +1,100 @@
+//! Matrix products.
+
+use crate::axis::Axis;
+use crate::element::Float;
+use crate::kernel::gemm::gemm;
+use crate::kernel::layout::View;
+use crate::kernel::linear::linear;
+use crate::shape::{Contracts, HasAxis, Marker, MatrixProduct, Shape};
+use crate::tensor::{AnyTensor, Tensor};
+
+impl<S: Shape, E: Float> Tensor<S, E> {
+    /// The sum over a named axis of the products of both tensors' entries: a matrix product over
+    /// any leading axes, wherever the axis stands in either.
+    ///
+    /// `queries.dot(&keys, HeadDim)` are the attention scores, `weights.dot(&values, Key)` its
+    /// output, `x.dot(&w, Model)` a projection.
+    ///
+    /// # Shapes
+    /// Without the named axis, all axes of `right` but its last are the first ones of this tensor;
+    /// the result has this tensor's axes and that last one. `(Batch, Heads, Query, HeadDim)` and
+    /// `(Batch, Heads, Key, HeadDim)` give `(Batch, Heads, Query, Key)`.
+    ///
+    /// # Numerics
+    /// Accumulates in f32 for f32 and f64 for f64, in one order that depends neither on the layout
+    /// nor on the number of threads.
+    ///
+    /// # Compile errors
+    /// `contracted_axes_must_have_one_size`.
+    ///
+    /// # Examples
+    /// ```
+    /// use shapeproof::{HeadDim, Key, Query, Tensor, C};
+    ///
+    /// let q = Tensor::<(Query<C<1>>, HeadDim<C<2>>)>::from([[1.0, 2.0]]);
+    /// let k = Tensor::<(Key<C<3>>, HeadDim<C<2>>)>::from([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]);
+    /// let scores: Tensor<(Query<C<1>>, Key<C<3>>)> = q.dot(&k.transpose(Key, HeadDim), HeadDim);
+    /// assert_eq!(scores.to_vec(), [1.0, 2.0, 3.0]);
+    /// ```
+    #[allow(clippy::type_complexity, reason = "the rests of both shapes, put together")]
+    pub fn dot<R: Shape, A: Axis, N, I: Marker, J: Marker>(
+        &self,
+        right: &Tensor<R, E>,
+        _axis: fn(N) -> A,
+    ) -> Tensor<<S::Without as Contracts<R::Without>>::Output, E>
+    where
+        S: HasAxis<A, I>,
+        R: HasAxis<A, J>,
+        S::Without: Contracts<R::Without>,
+    {
+        let shape = self.shape().without().contracted(right.shape().without());
+        // Left: the shared axes, rows, the contracted axis. Right: shared, contracted, columns.
+        let (left, right) = (self.any().view(), right.any().view());
+        let a = View { layout: left.layout.with_last(S::AT), ..left };
+        let b = View { layout: right.layout.with_last(R::AT), ..right };
+        let data = product(a, b);
+        Tensor::typed(shape, AnyTensor::from_packed(&shape.dims(), data))
+    }
+
+    /// The matrix product by position: `(…, M, K)` times `(…, K, N)` is `(…, M, N)`. The leading axes
+    /// must be the same; a right side without any is used for all of them.
+    ///
+    /// # Compile errors
+    /// `matmul_must_agree_on_the_inner_axis`.
+    pub fn matmul<R: Shape>(&self, right: &Tensor<R, E>) -> Tensor<S::Output, E>
+    where
+        S: MatrixProduct<R>,
+    {
+        let shape = self.shape().product(right.shape());
+        let right = right.any().view();
+        let b = View { layout: right.layout.transposed(), ..right };
+        Tensor::typed(shape, AnyTensor::from_packed(&shape.dims(), product(self.any().view(), b)))
+    }
+}
+
+/// `a` over (shared…, more…, K) times `b` over (shared…, N, K), or over (K) alone.
+fn product<E: Float>(mut a: View<E>, mut b: View<E>) -> Vec<E> {
+    let last = a.layout.rank() - 1;
+    let rows = a.layout.dims[..last].iter().product::<usize>();
+    if b.layout.rank() == 1 {
+        b.layout = b.layout.expanded(0); // one column
+    }
+    let shared = b.layout.rank() - 2;
+    let columns = b.layout.dims[shared];
+    let mut out = vec![E::default(); rows * columns];
+    b.layout = b.layout.transposed();
+    if shared == 0 {
+        linear(a, b, None, &mut out);
+        return out;
+    }
+    if last == shared {
+        a.layout = a.layout.expanded(shared); // one row for each of the shared entries
+    }
+    // The right side's matrix, repeated over the left side's axes between the shared ones and rows.
+    let rank = a.layout.rank();
+    let dims = a.layout.dims.replaced(rank - 2, b.layout.dims[shared]).replaced(rank - 1, columns);
+    let at: Vec<usize> = (0..shared).chain([rank - 2, rank - 1]).collect();
+    b.layout = b.layout.broadcast(&dims, &at);
+    gemm(a, b, None, &mut out);
+    out
+}

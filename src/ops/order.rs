@@ -1,0 +1,87 @@
+//! Sorting, the largest k, running sums: along a named axis, which keeps its place.
+
+use crate::axis::{Axis, Rank};
+use crate::element::{Element, Float};
+use crate::error::{Error, Result};
+use crate::kernel::scan;
+pub use crate::kernel::scan::Order;
+use crate::shape::{HasAxis, Marker, Shape};
+use crate::size::Size;
+use crate::tensor::{AnyTensor, Tensor};
+
+impl<S: Shape, E: Element> Tensor<S, E> {
+    /// The elements in order along an axis, and where each stood. Equal elements keep their order;
+    /// NaN comes last.
+    ///
+    /// ```
+    /// use shapeproof::{Key, Order, Tensor, C};
+    ///
+    /// let x = Tensor::<(Key<C<3>>,)>::from([2.0, 3.0, 1.0]);
+    /// let (sorted, places) = x.sort(Key, Order::Descending);
+    /// assert_eq!(sorted.to_vec(), [3.0, 2.0, 1.0]);
+    /// assert_eq!(places.to_vec(), [1, 0, 2]);
+    /// ```
+    pub fn sort<A: Axis, N, I: Marker>(
+        &self,
+        _axis: fn(N) -> A,
+        order: Order,
+    ) -> (Tensor<S, E>, Tensor<S, usize>)
+    where
+        S: HasAxis<A, I>,
+    {
+        let (values, places) = scan::sort(self.any().view(), S::AT, order);
+        (self.same_shape(values), self.same_shape(places))
+    }
+
+    /// The `k` largest elements along an axis, largest first, and where each stood. The axis becomes
+    /// [`Rank`]; of equal elements the first wins.
+    ///
+    /// # Errors
+    /// Where the axis has fewer than `k` entries.
+    #[allow(clippy::type_complexity, reason = "two tensors over one shape")]
+    pub fn try_top_k<A: Axis, N, I: Marker, K: Size>(
+        &self,
+        _axis: fn(N) -> A,
+        k: K,
+    ) -> Result<(Tensor<S::With<Rank<K>>, E>, Tensor<S::With<Rank<K>>, usize>)>
+    where
+        S: HasAxis<A, I>,
+    {
+        let n = self.dims()[S::AT];
+        if k.get() > n {
+            return Err(Error::index(format!(
+                "axis {} has {n} entries, no {} largest",
+                A::NAME,
+                k.get()
+            )));
+        }
+        let (values, places) = scan::top_k(self.any().view(), S::AT, k.get());
+        let shape = self.shape().with(Rank(k));
+        let dims = shape.dims();
+        Ok((
+            Tensor::typed(shape, AnyTensor::from_packed(&dims, values)),
+            Tensor::typed(shape, AnyTensor::from_packed(&dims, places)),
+        ))
+    }
+
+    fn same_shape<F: Element>(&self, data: Vec<F>) -> Tensor<S, F> {
+        Tensor::typed(self.shape(), AnyTensor::from_packed(self.dims(), data))
+    }
+}
+
+impl<S: Shape, E: Float> Tensor<S, E> {
+    /// The running sum along an axis: entry i is the sum of entries 0 to i.
+    ///
+    /// ```
+    /// use shapeproof::{Heads, Seq, Tensor, C};
+    ///
+    /// let x = Tensor::<(Seq<C<2>>, Heads<C<2>>)>::from([[1.0, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.cumsum(Seq).to_vec(), [1.0, 2.0, 4.0, 6.0]);
+    /// ```
+    pub fn cumsum<A: Axis, N, I: Marker>(&self, _axis: fn(N) -> A) -> Self
+    where
+        S: HasAxis<A, I>,
+    {
+        self.same_shape(scan::cumsum(self.any().view(), S::AT))
+    }
+}
