@@ -2,3 +2,4 @@
 //! less than linking twenty.
 
 mod fixtures;
+mod map_atoms;
