@@ -17,7 +17,10 @@ Options:
 
 Prints one line an atom of the product, positions counting tokens from [CLS] = 0:
   PRODUCT_TOKEN_POSITION ATOM <- REACTANT_TOKEN_POSITION ATOM WEIGHT
-with dashes where no reactant has an atom of that element.
+with dashes where no reactant has an atom of that element. With several reactions
+a line `# REACTION` comes before each one's atoms.
+
+Exit code 2: an argument is wrong, or a text is no reaction; 1: anything else failed.
 ";
 
 /// What is mapped when no reaction is given: an acid is freed from its tert-butyl

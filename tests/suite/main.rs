@@ -3,3 +3,4 @@
 
 mod fixtures;
 mod map_atoms;
+mod sentence_similarity;
