@@ -77,7 +77,8 @@ impl HeatMap<'_> {
     fn layout(&self) -> Layout {
         let count = pixels(self.tokens.len()).max(1);
         let longest = self.tokens.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-        let cell = (960 / count).clamp(10, 20);
+        // Names stay legible, and a small picture has room for its titles.
+        let cell = (960 / count).clamp(10, (400 / count).max(20));
         let font = (cell - 1).min(13);
         let label = pixels(longest) * font * 62 / 100 + 8;
         Layout { cell, font, left: label + 34, top: 62, side: cell * count, label }

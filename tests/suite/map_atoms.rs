@@ -18,7 +18,7 @@ use self::{
     cli::Command,
     element::element,
     heatmap::HeatMap,
-    mapping::map_atoms,
+    mapping::{MappedAtom, map_atoms},
     smiles::{Reaction, Vocabulary},
 };
 use crate::fixtures::{Config, Tensors, read_json, reference};
@@ -44,6 +44,11 @@ fn reference_reactions() -> (Vec<(Config, Reaction)>, Tensors) {
     (reactions, tensors)
 }
 
+/// Product and reactant positions of the atoms that have a source.
+fn pairs(atoms: &[MappedAtom]) -> Vec<(usize, usize)> {
+    atoms.iter().filter_map(|it| Some((it.product, it.source.as_ref()?.reactant))).collect()
+}
+
 #[test]
 fn tokens_and_ids_are_those_of_the_reference() {
     let (reactions, tensors) = reference_reactions();
@@ -64,9 +69,7 @@ fn mapping_of_the_reference_attention_is_the_reference_mapping() {
     let (reactions, tensors) = reference_reactions();
     for (at, (wanted, reaction)) in reactions.iter().enumerate() {
         let attention = tensors.f32(&format!("{at}.attention_layer10_head5"));
-        let found = map_atoms(reaction, &attention);
-        let pairs: Vec<_> =
-            found.iter().map(|it| [it.product, it.source.as_ref().unwrap().reactant]).collect();
+        let pairs = pairs(&map_atoms(reaction, &attention));
         assert_eq!(serde_json::json!(pairs), wanted.json()[PAIRS], "{}", reaction.text);
     }
 }
@@ -219,15 +222,16 @@ fn the_heat_map_names_every_token_on_both_axes() {
     let (reactions, tensors) = reference_reactions();
     for (at, (_, reaction)) in reactions.iter().enumerate() {
         let attention = tensors.f32(&format!("{at}.attention_layer10_head5"));
-        let atoms = map_atoms(reaction, &attention);
-        let boxed: Vec<_> =
-            atoms.iter().map(|it| (it.product, it.source.as_ref().unwrap().reactant)).collect();
+        let boxed = pairs(&map_atoms(reaction, &attention));
         let svg = heat_map(&folder.join(format!("map-{at}.svg")), reaction, &attention, &boxed);
         for (at, token) in reaction.tokens.iter().enumerate() {
             let name = format!("\n{at} {}\n", token.replace('>', "&gt;"));
             assert_eq!(svg.matches(&name).count(), 2, "{name}");
         }
     }
+    let small = vocabulary().parse("C>>[13CH4]").unwrap();
+    let weights: Vec<f32> = (0_u8..25).map(|at| f32::from(at) / 300.0).collect();
+    heat_map(&folder.join("map-small.svg"), &small, &weights, &pairs(&map_atoms(&small, &weights)));
     // A long one, with the longest names and weights that are all the same.
     let long = format!("{0}>>{0}", ["[13C@@H](F)(Cl)Br"; 16].join("."));
     let reaction = vocabulary().parse(&long).unwrap();
@@ -242,7 +246,7 @@ fn heat_map(path: &Path, reaction: &Reaction, weights: &[f32], boxed: &[(usize, 
     let tokens: Vec<_> = reaction.tokens.iter().enumerate().map(name).collect();
     let map = HeatMap {
         title: &reaction.text,
-        subtitle: "reference weights",
+        subtitle: "attention weights of layer index 10, head 5; red boxes: the atom mapping",
         tokens: &tokens,
         weights,
         divider: reaction.arrow,
