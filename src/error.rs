@@ -22,6 +22,7 @@ enum Kind {
     Index(String),
     Overflow(String),
     Unlisted(String),
+    Value(String),
 }
 
 /// The result of what can fail at run time.
@@ -48,12 +49,21 @@ impl Error {
         matches!(*self.0, Kind::Unlisted(_))
     }
 
+    /// A setting lies outside of what it can be, such as a probability above 1.
+    pub fn is_value(&self) -> bool {
+        matches!(*self.0, Kind::Value(_))
+    }
+
     pub(crate) fn shape(message: impl Into<String>) -> Self {
         Error(Box::new(Kind::Shape(message.into())))
     }
 
     pub(crate) fn index(message: impl Into<String>) -> Self {
         Error(Box::new(Kind::Index(message.into())))
+    }
+
+    pub(crate) fn value(message: impl Into<String>) -> Self {
+        Error(Box::new(Kind::Value(message.into())))
     }
 
     pub(crate) fn count_overflow(dims: &[usize]) -> Self {
@@ -83,7 +93,8 @@ impl Display for Error {
             Kind::Shape(message)
             | Kind::Index(message)
             | Kind::Overflow(message)
-            | Kind::Unlisted(message) => f.write_str(message),
+            | Kind::Unlisted(message)
+            | Kind::Value(message) => f.write_str(message),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernel::elementwise::map;
 use crate::shape::Shape;
 use crate::tensor::display::shape_text;
+use std::any::Any;
 
 impl<S: Shape, E: Element> Tensor<S, E> {
     /// The same axes with sizes of other types, such as a static batch for a run-time one.
@@ -72,6 +73,33 @@ pub enum FloatTensor {
 }
 
 impl FloatTensor {
+    /// A tensor with its element type erased too; shares the elements.
+    pub fn new<E: Float>(tensor: AnyTensor<E>) -> Self {
+        let tensor: Box<dyn Any> = Box::new(tensor);
+        let tensor = match tensor.downcast::<AnyTensor<f32>>() {
+            Ok(tensor) => return FloatTensor::F32(*tensor),
+            Err(tensor) => tensor,
+        };
+        match tensor.downcast::<AnyTensor<f64>>() {
+            Ok(tensor) => FloatTensor::F64(*tensor),
+            Err(_) => unreachable!("`Float` is implemented for f32 and f64"),
+        }
+    }
+
+    /// The tensor with elements of type `E`, rounded where they are of another.
+    pub fn to<E: Float>(&self) -> AnyTensor<E> {
+        fn to<E: Float, F: Float>(tensor: &AnyTensor<F>) -> AnyTensor<E> {
+            match (tensor as &dyn Any).downcast_ref::<AnyTensor<E>>() {
+                Some(same) => same.clone(),
+                None => tensor.map(|value| E::from_f64(value.to_f64())),
+            }
+        }
+        match self {
+            FloatTensor::F32(tensor) => to(tensor),
+            FloatTensor::F64(tensor) => to(tensor),
+        }
+    }
+
     /// The sizes of the axes, in order.
     pub fn dims(&self) -> &[usize] {
         match self {

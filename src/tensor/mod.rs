@@ -9,6 +9,7 @@ mod rows;
 
 pub use any::AnyTensor;
 pub use convert::FloatTensor;
+pub(crate) use display::shape_text;
 pub use random::Generator;
 
 use crate::element::Element;

@@ -1,0 +1,237 @@
+//! Masks: what may be seen.
+
+use crate::axis::{Batch, Heads, Key, Query};
+use crate::element::Float;
+use crate::kernel::attention::{Band, Mask as KernelMask};
+use crate::kernel::layout::Dims;
+use crate::shape::Shape;
+use crate::size::Size;
+use crate::tensor::{AnyTensor, Tensor};
+use std::ops::BitAnd;
+
+/// What says which keys each query may see, for attention scores over `Scores`.
+///
+/// There is [`NoMask`], [`Causal`], [`CausalFromStart`] and [`Prefix`]; a boolean tensor over some of
+/// the axes Batch, Heads, Query and Key, Key among them; an additive [`ScoreBias`]; and `&` of any of
+/// them. In a boolean mask `true` means: may be seen ([`Mask::hide`] makes one from the other
+/// meaning). Axes that a mask lacks repeat: `(Batch, Key)` is key padding, `(Query, Key)` a pair mask.
+///
+/// A query that may see no key gets the output 0 and weights 0, never NaN; what a hidden key or value
+/// holds, be it NaN, reaches nothing.
+///
+/// # Compile errors
+/// `mask_must_cover_query_by_key`, `mask_must_be_boolean`.
+#[diagnostic::on_unimplemented(
+    message = "{Self} is no mask for scores over {Scores}",
+    label = "a mask names Key and some of Batch, Heads and Query, with the sizes of the scores, and holds booleans"
+)]
+pub trait MaskFor<Scores, E = f32> {
+    /// Adds what this mask says to `parts`.
+    #[doc(hidden)]
+    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>);
+}
+
+/// What a mask says, in the words of the kernel.
+#[doc(hidden)]
+pub struct MaskParts<'a, E> {
+    /// Batch, heads, queries, keys.
+    scores: Dims,
+    mask: KernelMask<'a, E>,
+}
+
+impl<'a, E: Float> MaskParts<'a, E> {
+    /// The kernel's form of `mask` for scores of these sizes: batch, heads, queries, keys.
+    pub(crate) fn of<Scores>(
+        mask: &'a impl MaskFor<Scores, E>,
+        scores: [usize; 4],
+    ) -> KernelMask<'a, E> {
+        let mut parts = MaskParts { scores: Dims::new(&scores), mask: KernelMask::NONE };
+        mask.add_to(&mut parts);
+        parts.mask
+    }
+
+    /// Query i sees key j where j ≤ i + `offset`, or j < `prefix`.
+    fn add_band(&mut self, offset: isize, prefix: usize) {
+        self.mask.bands.push(Band { offset, prefix });
+    }
+
+    /// How far the last query reaches behind the last but as many keys: keys − queries.
+    fn end_offset(&self) -> isize {
+        // Neither count exceeds isize::MAX: they are sizes of tensors.
+        self.scores[3].cast_signed() - self.scores[2].cast_signed()
+    }
+}
+
+/// Every key may be seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoMask;
+
+/// Query i of Q sees keys up to i + (K − Q): aligned to the END, so that the last query sees every
+/// key, also where cached keys make K larger than Q. With more queries than keys, the first Q − K see
+/// nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Causal;
+
+/// Query i sees keys up to i: aligned to the START. For K = Q it is the same as [`Causal`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CausalFromStart;
+
+/// Every query sees the first keys, this many, and beyond them what [`Causal`] shows: bidirectional
+/// over a prefix, causal after.
+#[derive(Clone, Copy, Debug)]
+pub struct Prefix(pub usize);
+
+/// Both masks at once: what both show may be seen. Written `a & b`.
+#[derive(Clone, Copy, Debug)]
+pub struct And<A, B>(A, B);
+
+/// Numbers added to the scaled scores, over some of the axes Batch, Heads, Query and Key. −∞ hides,
+/// exactly as a mask does.
+#[derive(Clone)]
+pub struct ScoreBias<S, E = f32>(pub Tensor<S, E>);
+
+/// The two meanings that boolean masks have elsewhere, by name.
+///
+/// ```
+/// use shapeproof::{Key, Mask, Tensor, C};
+///
+/// let flags = Tensor::<(Key<C<3>>,), bool>::from([true, true, false]);
+/// assert_eq!(Mask::keep(&flags).to_vec(), [true, true, false]);
+/// assert_eq!(Mask::hide(&flags).to_vec(), [false, false, true]);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Mask;
+
+impl Mask {
+    /// `true` means: may be seen. This is what every boolean mask means here.
+    pub fn keep<S: Shape>(seen: &Tensor<S, bool>) -> Tensor<S, bool> {
+        seen.clone()
+    }
+
+    /// `true` means: is hidden, as PyTorch's `MultiheadAttention` has it.
+    pub fn hide<S: Shape>(hidden: &Tensor<S, bool>) -> Tensor<S, bool> {
+        hidden.not()
+    }
+
+    /// Key padding: of each sample, the first keys, as many as its length says.
+    ///
+    /// ```
+    /// use shapeproof::{Batch, Key, Mask, Tensor, C};
+    ///
+    /// let lengths = Tensor::<(Batch<C<2>>,), usize>::from([3, 1]);
+    /// let mask = Mask::lengths(&lengths, Key(C::<3>));
+    /// assert_eq!(mask.to_vec(), [true, true, true, true, false, false]);
+    /// ```
+    pub fn lengths<B: Size, K: Size>(
+        lengths: &Tensor<(Batch<B>,), usize>,
+        keys: Key<K>,
+    ) -> Tensor<(Batch<B>, Key<K>), bool> {
+        let lengths_by_sample = lengths.to_vec();
+        let shape = (lengths.shape().0, keys);
+        Tensor::from_fn_in(shape, |at| at[1] < lengths_by_sample[at[0]])
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<Scores, E> MaskFor<Scores, E> for NoMask {
+    fn add_to<'a>(&'a self, _: &mut MaskParts<'a, E>) {}
+}
+
+macro_rules! bands {
+    ($($Mask:ty: |$mask:ident, $parts:ident| $offset:expr, $prefix:expr;)+) => { $(
+        #[diagnostic::do_not_recommend]
+        impl<B, H, Q, K, E: Float> MaskFor<(B, H, Query<Q>, Key<K>), E> for $Mask {
+            fn add_to<'a>(&'a self, $parts: &mut MaskParts<'a, E>) {
+                let $mask = self;
+                $parts.add_band($offset, $prefix);
+            }
+        }
+    )+ };
+}
+bands! {
+    Causal: |_mask, parts| parts.end_offset(), 0;
+    CausalFromStart: |_mask, parts| 0, 0;
+    Prefix: |mask, parts| parts.end_offset(), mask.0;
+}
+
+#[diagnostic::do_not_recommend]
+impl<Scores, E, A: MaskFor<Scores, E>, B: MaskFor<Scores, E>> MaskFor<Scores, E> for And<A, B> {
+    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
+        self.0.add_to(parts);
+        self.1.add_to(parts);
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<Scores, E, A: MaskFor<Scores, E> + ?Sized> MaskFor<Scores, E> for &A {
+    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
+        (**self).add_to(parts);
+    }
+}
+
+// The subsets of the scores' axes that a tensor may have, each with its places. Concrete names, so
+// that generic code needs no marker.
+macro_rules! mask_tensors {
+    ($(($($Axis:ident<$N:ident> $at:literal),*))*) => { $(
+        #[diagnostic::do_not_recommend]
+        impl<B: Size, H: Size, Q: Size, K: Size, E: Float>
+            MaskFor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E> for Tensor<($($Axis<$N>,)*), bool>
+        {
+            fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
+                let view = stretched(self.any(), parts, &[$($at),*]);
+                parts.mask.keep.push(view);
+            }
+        }
+        #[diagnostic::do_not_recommend]
+        impl<B: Size, H: Size, Q: Size, K: Size, E: Float>
+            MaskFor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E> for ScoreBias<($($Axis<$N>,)*), E>
+        {
+            fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
+                let view = stretched(self.0.any(), parts, &[$($at),*]);
+                parts.mask.bias.push(view);
+            }
+        }
+    )* };
+}
+mask_tensors! {
+    (Key<K> 3)
+    (Batch<B> 0, Key<K> 3)
+    (Heads<H> 1, Key<K> 3)
+    (Query<Q> 2, Key<K> 3)
+    (Batch<B> 0, Heads<H> 1, Key<K> 3)
+    (Batch<B> 0, Query<Q> 2, Key<K> 3)
+    (Heads<H> 1, Query<Q> 2, Key<K> 3)
+    (Batch<B> 0, Heads<H> 1, Query<Q> 2, Key<K> 3)
+}
+
+fn stretched<'a, T: crate::element::Element, E>(
+    tensor: &'a AnyTensor<T>,
+    parts: &MaskParts<'_, E>,
+    at: &[usize],
+) -> crate::kernel::layout::View<'a, T> {
+    let mut view = tensor.view();
+    view.layout = view.layout.broadcast(&parts.scores, at);
+    view
+}
+
+macro_rules! and {
+    ($([$($generics:tt)*] $Mask:ty;)+) => { $(
+        impl<$($generics)* R> BitAnd<R> for $Mask {
+            type Output = And<Self, R>;
+            fn bitand(self, right: R) -> And<Self, R> {
+                And(self, right)
+            }
+        }
+    )+ };
+}
+and! {
+    [] NoMask;
+    [] Causal;
+    [] CausalFromStart;
+    [] Prefix;
+    [A, B,] And<A, B>;
+    [S, E,] ScoreBias<S, E>;
+    [S, E,] &ScoreBias<S, E>;
+    [S,] Tensor<S, bool>;
+    [S,] &Tensor<S, bool>;
+}

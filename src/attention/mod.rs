@@ -1,0 +1,15 @@
+//! Attention: scaled dot product, masks, multi-head layers.
+
+mod bias;
+mod explain;
+mod heads;
+mod mask;
+mod multi_head;
+mod scaled;
+
+pub use bias::{AttentionBias, NoKeyBias, QkvBias};
+pub use explain::{Explanation, Step};
+pub use heads::KvOf;
+pub use mask::{And, Causal, CausalFromStart, Mask, MaskFor, MaskParts, NoMask, Prefix, ScoreBias};
+pub use multi_head::MultiHeadAttention;
+pub use scaled::{Attention, scaled_dot_product_attention};

@@ -1,0 +1,299 @@
+//! The multi-head attention layer.
+
+use super::{AttentionBias, Explanation, MaskFor, scaled::Attention};
+use crate::axis::{Axis, Batch, HeadDim, Heads, Key, Model, Query, Seq};
+use crate::element::Float;
+use crate::kernel::index::concat;
+use crate::nn::{Bias, BiasKind, Linear, Mode, Module, Packing, apply};
+use crate::parameters;
+use crate::size::{DivisibleBy, HeadDimOf, Size, Static};
+use crate::tensor::{AnyTensor, Generator, Tensor};
+use std::marker::PhantomData;
+
+/// Multi-head attention: MultiHead(Q, K, V) = Concat(head₁, …, head_H) · W_O + b_O,
+/// headₕ = Attention(Q · W_Qʰ + b_Qʰ, K · W_Kʰ + b_Kʰ, V · W_Vʰ + b_Vʰ).
+///
+/// `M` is the model width (d_model), `H` the number of heads (h), `KM` and `VM` the widths of what
+/// keys and values are projected from, `B` which projections have a bias ([`AttentionBias`]). One
+/// head is M/H wide (d_k = d_v); that H divides M is a bound of every constructor and method.
+///
+/// Head h has features h · M/H to (h + 1) · M/H − 1 of its projections.
+///
+/// # Shapes
+/// [`forward`](Self::forward): `(Batch, Seq<S>, Model<M>)` in and out.
+/// [`cross`](Self::cross): queries from `(Batch, Seq<Q>, Model<M>)`, keys from `(Batch, Seq<K>,
+/// Model<KM>)`, values from `(Batch, Seq<K>, Model<VM>)`; the result is over `(Batch, Seq<Q>,
+/// Model<M>)`.
+///
+/// # Numerics
+/// Scores are divided by √(M/H); see [`scaled_dot_product_attention`]. A query that sees no key
+/// contributes 0 before the output projection.
+///
+/// [`scaled_dot_product_attention`]: crate::scaled_dot_product_attention
+///
+/// # Compile errors
+/// `heads_must_divide_the_model_width`: "C<512> cannot be divided evenly by C<7>".
+///
+/// # Examples
+/// ```
+/// use shapeproof::{Batch, Causal, Generator, Infer, Model, MultiHeadAttention, Seq, Tensor, C};
+///
+/// let mut generator = Generator::seeded(7);
+/// let attention = MultiHeadAttention::<C<64>, C<4>>::xavier(&mut generator);
+/// let x = Tensor::<(Batch<C<2>>, Seq<C<5>>, Model<C<64>>)>::normal(0.0, 1.0, &mut generator);
+/// let y = attention.forward(&x, Causal, &mut Infer);
+/// assert_eq!(y.shape(), x.shape());
+/// ```
+///
+/// # References
+/// Vaswani et al., "Attention Is All You Need", 2017, section 3.2.2.
+pub struct MultiHeadAttention<M, H, KM = M, VM = KM, B: AttentionBias = Bias, E = f32> {
+    /// W_Q and b_Q.
+    pub q: Linear<Model<M>, Model<M>, B::Query, E>,
+    /// W_K and b_K.
+    pub k: Linear<Model<KM>, Model<M>, B::Key, E>,
+    /// W_V and b_V.
+    pub v: Linear<Model<VM>, Model<M>, B::Value, E>,
+    /// W_O and b_O.
+    pub out: Linear<Model<M>, Model<M>, B::Out, E>,
+    heads: PhantomData<fn() -> H>,
+    packing: Packing<E>,
+}
+
+impl<M: DivisibleBy<H>, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float> Module
+    for MultiHeadAttention<M, H, KM, VM, B, E>
+{
+    parameters!(q as "q_proj", k as "k_proj", v as "v_proj", out as "out_proj");
+}
+
+/// An output, and the attention weights of each head.
+type WithWeights<B, H, Q, K, M, E> =
+    (Tensor<(Batch<B>, Seq<Q>, Model<M>), E>, Tensor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E>);
+
+/// Queries or their like, by head.
+type ByHead<B, H, S, D, E> = Tensor<(Batch<B>, Heads<H>, S, HeadDim<D>), E>;
+
+impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, B, E> {
+    /// A layer of zeros, to be loaded.
+    pub fn zeros() -> Self
+    where
+        M: DivisibleBy<H>,
+        H: Static,
+        KM: Static,
+        VM: Static,
+    {
+        Self::of(Linear::zeros(), Linear::zeros(), Linear::zeros(), Linear::zeros())
+    }
+
+    /// A layer whose weights are drawn by Xavier's rule, each of q, k, v and out with its own fans,
+    /// and whose biases are 0.
+    pub fn xavier(generator: &mut Generator) -> Self
+    where
+        M: DivisibleBy<H>,
+        H: Static,
+        KM: Static,
+        VM: Static,
+    {
+        let (q, k) = (Linear::xavier(generator), Linear::xavier(generator));
+        let (v, out) = (Linear::xavier(generator), Linear::xavier(generator));
+        Self::of(q, k, v, out)
+    }
+
+    /// A layer of these projections.
+    pub fn of(
+        q: Linear<Model<M>, Model<M>, B::Query, E>,
+        k: Linear<Model<KM>, Model<M>, B::Key, E>,
+        v: Linear<Model<VM>, Model<M>, B::Value, E>,
+        out: Linear<Model<M>, Model<M>, B::Out, E>,
+    ) -> Self
+    where
+        M: DivisibleBy<H>,
+        H: Static,
+    {
+        MultiHeadAttention { q, k, v, out, heads: PhantomData, packing: Packing::default() }
+    }
+
+    /// Cross attention: queries from `x`, keys from `key`, values from `value`.
+    ///
+    /// # Compile errors
+    /// `cross_keys_and_values_must_have_one_length`, `cross_value_must_fit_its_width`.
+    pub fn cross<Z: Size, Q: Size, K: Size>(
+        &self,
+        x: &Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>,
+        key: &Tensor<(Batch<Z>, Seq<K>, Model<KM>), E>,
+        value: &Tensor<(Batch<Z>, Seq<K>, Model<VM>), E>,
+        mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<Q>, Key<K>), E>,
+        mode: &mut impl Mode,
+    ) -> Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>
+    where
+        M: DivisibleBy<H>,
+        H: Static,
+        KM: Static,
+        VM: Static,
+    {
+        let (q, k, v) = self.project(x, key, value, mode);
+        self.project_out(&Attention::new().apply(&q, &k, &v, mask), mode)
+    }
+
+    /// As [`cross`](Self::cross), with the attention weights of each head.
+    pub fn cross_with_weights<Z: Size, Q: Size, K: Size>(
+        &self,
+        x: &Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>,
+        key: &Tensor<(Batch<Z>, Seq<K>, Model<KM>), E>,
+        value: &Tensor<(Batch<Z>, Seq<K>, Model<VM>), E>,
+        mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<Q>, Key<K>), E>,
+        mode: &mut impl Mode,
+    ) -> WithWeights<Z, H, Q, K, M, E>
+    where
+        M: DivisibleBy<H>,
+        H: Static,
+        KM: Static,
+        VM: Static,
+    {
+        let (q, k, v) = self.project(x, key, value, mode);
+        let (y, weights) = Attention::new().apply_with_weights(&q, &k, &v, mask);
+        (self.project_out(&y, mode), weights)
+    }
+
+    /// What each step from the projections to the merged heads reads, makes and costs, without
+    /// running any of it.
+    ///
+    /// ```
+    /// use shapeproof::{Batch, MultiHeadAttention, Seq, C};
+    ///
+    /// let attention = MultiHeadAttention::<C<512>, C<8>>::zeros();
+    /// let steps = attention.explain(Batch(C::<32>), Seq(C::<64>), Seq(C::<64>));
+    /// println!("{steps}");
+    /// assert_eq!(steps.flops(), 4_568_645_632);
+    /// ```
+    pub fn explain<Z: Size, Q: Size, K: Size>(
+        &self,
+        batch: Batch<Z>,
+        query: Seq<Q>,
+        key: Seq<K>,
+    ) -> Explanation
+    where
+        M: DivisibleBy<H>,
+        H: Static,
+        KM: Static,
+        VM: Static,
+    {
+        let [z, q, k] = [batch.size().get(), query.size().get(), key.size().get()];
+        Explanation::of_multi_head([z, q, k], [M::N, H::N, KM::N, VM::N], size_of::<E>())
+    }
+
+    #[allow(clippy::type_complexity, reason = "queries, keys and values")]
+    fn project<Z: Size, Q: Size, K: Size>(
+        &self,
+        x: &Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>,
+        key: &Tensor<(Batch<Z>, Seq<K>, Model<KM>), E>,
+        value: &Tensor<(Batch<Z>, Seq<K>, Model<VM>), E>,
+        mode: &mut impl Mode,
+    ) -> (
+        ByHead<Z, H, Query<Q>, HeadDimOf<M, H>, E>,
+        ByHead<Z, H, Key<K>, HeadDimOf<M, H>, E>,
+        ByHead<Z, H, Key<K>, HeadDimOf<M, H>, E>,
+    )
+    where
+        M: DivisibleBy<H>,
+        H: Static,
+        KM: Static,
+        VM: Static,
+    {
+        let q = self.q.forward(x, mode).rename(Seq, Query).split_heads::<H>();
+        let k = self.k.forward(key, mode).rename(Seq, Key).split_heads::<H>();
+        let v = self.v.forward(value, mode).rename(Seq, Key).split_heads::<H>();
+        (q, k, v)
+    }
+
+    fn project_out<Z: Size, Q: Size>(
+        &self,
+        y: &ByHead<Z, H, Query<Q>, HeadDimOf<M, H>, E>,
+        mode: &mut impl Mode,
+    ) -> Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>
+    where
+        M: DivisibleBy<H>,
+        H: Static,
+    {
+        self.out.forward(&y.merge_heads().rename(Query, Seq), mode)
+    }
+}
+
+impl<M, H, B: AttentionBias, E: Float> MultiHeadAttention<M, H, M, M, B, E> {
+    /// Self attention: queries, keys and values from `x`, in one matrix product.
+    ///
+    /// # Compile errors
+    /// `attention_must_fit_the_width`, `swapped_axes_of_equal_size`.
+    pub fn forward<Z: Size, S: Size>(
+        &self,
+        x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
+        mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<S>, Key<S>), E>,
+        mode: &mut impl Mode,
+    ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E>
+    where
+        M: DivisibleBy<H>,
+        H: Static,
+    {
+        let (q, k, v) = self.project_fused(x, mode);
+        self.project_out(&Attention::new().apply(&q, &k, &v, mask), mode)
+    }
+
+    /// As [`forward`](Self::forward), with the attention weights of each head.
+    pub fn forward_with_weights<Z: Size, S: Size>(
+        &self,
+        x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
+        mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<S>, Key<S>), E>,
+        mode: &mut impl Mode,
+    ) -> WithWeights<Z, H, S, S, M, E>
+    where
+        M: DivisibleBy<H>,
+        H: Static,
+    {
+        let (q, k, v) = self.project_fused(x, mode);
+        let (y, weights) = Attention::new().apply_with_weights(&q, &k, &v, mask);
+        (self.project_out(&y, mode), weights)
+    }
+
+    /// x · (W_Q | W_K | W_V) as one product, seen as queries, keys and values.
+    #[allow(clippy::type_complexity, reason = "queries, keys and values")]
+    fn project_fused<Z: Size, S: Size>(
+        &self,
+        x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
+        mode: &mut impl Mode,
+    ) -> (
+        ByHead<Z, H, Query<S>, HeadDimOf<M, H>, E>,
+        ByHead<Z, H, Key<S>, HeadDimOf<M, H>, E>,
+        ByHead<Z, H, Key<S>, HeadDimOf<M, H>, E>,
+    )
+    where
+        M: DivisibleBy<H>,
+        H: Static,
+    {
+        let [q, k, v] =
+            [mode.read(&self.q.weight), mode.read(&self.k.weight), mode.read(&self.v.weight)];
+        let packed = self.packing.of(&[q.any(), k.any(), v.any()]);
+        let biases = [
+            <B::Query as BiasKind>::get(&self.q.bias).map(|bias| mode.read(bias)),
+            <B::Key as BiasKind>::get(&self.k.bias).map(|bias| mode.read(bias)),
+            <B::Value as BiasKind>::get(&self.v.bias).map(|bias| mode.read(bias)),
+        ];
+        let bias = biases.iter().any(Option::is_some).then(|| {
+            let zeros = Tensor::zeros_in((Model(M::default()),));
+            let [q, k, v] =
+                biases.each_ref().map(|bias| bias.as_ref().unwrap_or(&zeros).any().view());
+            AnyTensor::from_packed(&[3 * M::N], concat(&[q, k, v], 0))
+        });
+        let fused = apply(x.any(), &packed, bias.as_ref());
+        let (batch, seq, model) = x.shape();
+        let part = |i: usize| {
+            let layout = fused.layout().sliced(2, i * M::N, M::N);
+            Tensor::typed((batch, seq, model), fused.viewed(layout))
+        };
+        let q = part(0).rename(Seq, Query).split_heads::<H>();
+        (
+            q,
+            part(1).rename(Seq, Key).split_heads::<H>(),
+            part(2).rename(Seq, Key).split_heads::<H>(),
+        )
+    }
+}

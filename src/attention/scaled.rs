@@ -1,0 +1,201 @@
+//! Scaled dot-product attention.
+
+use super::{KvOf, MaskFor, MaskParts};
+use crate::axis::{Axis, Batch, HeadDim, Heads, Key, Query};
+use crate::element::Float;
+use crate::kernel::attention::{Mask as KernelMask, attention, attention_with_weights};
+use crate::kernel::layout::Layout;
+use crate::size::Size;
+use crate::tensor::{AnyTensor, Tensor};
+
+/// softmax(Q · Kᵀ / √D, over the keys that `mask` shows) · V, for every sample and head.
+///
+/// | here | in the paper | |
+/// |---|---|---|
+/// | `queries` over `(Batch, Heads<H>, Query<Q>, HeadDim<D>)` | Q | D is d_k |
+/// | `keys` over `(Batch, KV, Key<K>, HeadDim<D>)` | K | KV is `Heads<H>`, or `KvHeads<G>` where G divides H |
+/// | `values` over `(Batch, KV, Key<K>, V)` | V | V is `HeadDim<D>`, or any axis of another width, d_v |
+///
+/// # Shapes
+/// The result is over `(Batch, Heads<H>, Query<Q>, V)`. Keys and values have one length and one
+/// number of heads: that is one type parameter, so they cannot disagree.
+///
+/// # Numerics
+/// The scale is 1/√D; [`Attention`] takes another. Scores, weights and sums are f32 for f32 and f64
+/// for f64. The scores are never held as a whole. A query that sees no key gets 0.
+///
+/// # Compile errors
+/// `keys_and_values_must_have_one_length`, `queries_and_keys_must_have_one_width`,
+/// `mask_must_cover_query_by_key`.
+///
+/// # Examples
+/// ```
+/// use shapeproof::{scaled_dot_product_attention, Batch, Causal, HeadDim, Heads, Key, Query, Tensor, C};
+///
+/// // Queries of 0 weigh all visible keys alike.
+/// let q = Tensor::<(Batch<C<1>>, Heads<C<1>>, Query<C<2>>, HeadDim<C<1>>)>::zeros();
+/// let k = Tensor::<(Batch<C<1>>, Heads<C<1>>, Key<C<4>>, HeadDim<C<1>>)>::ones();
+/// let v = Tensor::<(Batch<C<1>>, Heads<C<1>>, Key<C<4>>, HeadDim<C<1>>)>::from([[[
+///     [4.0], [8.0], [12.0], [16.0],
+/// ]]]);
+/// let y = scaled_dot_product_attention(&q, &k, &v, Causal);
+/// assert_eq!(y.to_vec(), [8.0, 10.0]);
+/// ```
+///
+/// # References
+/// Vaswani et al., "Attention Is All You Need", 2017, equation 1.
+pub fn scaled_dot_product_attention<B, H, KV, Q, K, D, V, E>(
+    queries: &Tensor<(Batch<B>, Heads<H>, Query<Q>, HeadDim<D>), E>,
+    keys: &Tensor<(Batch<B>, KV, Key<K>, HeadDim<D>), E>,
+    values: &Tensor<(Batch<B>, KV, Key<K>, V), E>,
+    mask: impl MaskFor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E>,
+) -> Tensor<(Batch<B>, Heads<H>, Query<Q>, V), E>
+where
+    B: Size,
+    H: Size,
+    KV: KvOf<Heads<H>>,
+    Q: Size,
+    K: Size,
+    D: Size,
+    V: Axis,
+    E: Float,
+{
+    Attention::new().apply(queries, keys, values, mask)
+}
+
+/// Scaled dot-product attention with settings other than the usual ones.
+///
+/// # Examples
+/// ```
+/// use shapeproof::{Attention, Batch, HeadDim, Heads, Key, NoMask, Query, Tensor, C};
+///
+/// let q = Tensor::<(Batch<C<1>>, Heads<C<1>>, Query<C<1>>, HeadDim<C<1>>)>::ones();
+/// let k = Tensor::<(Batch<C<1>>, Heads<C<1>>, Key<C<2>>, HeadDim<C<1>>)>::from([[[[0.0], [9.0]]]]);
+/// let (y, weights) = Attention::new().scale(0.0).apply_with_weights(&q, &k, &k, NoMask);
+/// assert_eq!(weights.to_vec(), [0.5, 0.5]);
+/// assert_eq!(y.to_vec(), [4.5]);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Attention {
+    scale: Option<f64>,
+}
+
+impl Attention {
+    /// The usual settings: scores divided by √D.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Scores multiplied by `scale` in the place of 1/√D.
+    pub fn scale(self, scale: f64) -> Self {
+        Attention { scale: Some(scale) }
+    }
+
+    /// The attention's output; see [`scaled_dot_product_attention`].
+    pub fn apply<B, H, KV, Q, K, D, V, E>(
+        &self,
+        queries: &Tensor<(Batch<B>, Heads<H>, Query<Q>, HeadDim<D>), E>,
+        keys: &Tensor<(Batch<B>, KV, Key<K>, HeadDim<D>), E>,
+        values: &Tensor<(Batch<B>, KV, Key<K>, V), E>,
+        mask: impl MaskFor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E>,
+    ) -> Tensor<(Batch<B>, Heads<H>, Query<Q>, V), E>
+    where
+        B: Size,
+        H: Size,
+        KV: KvOf<Heads<H>>,
+        Q: Size,
+        K: Size,
+        D: Size,
+        V: Axis,
+        E: Float,
+    {
+        let (batch, heads, query, _) = queries.shape();
+        let mask = MaskParts::of(&mask, scores(queries.any(), keys.any()));
+        let out = self.run(queries.any(), keys.any(), values.any(), &mask);
+        Tensor::typed((batch, heads, query, values.shape().3), out)
+    }
+
+    /// The attention's output and its weights: the softmax of the scores, which are 0 for what a
+    /// query may not see and otherwise sum to one.
+    #[allow(clippy::type_complexity, reason = "the output and the weights")]
+    pub fn apply_with_weights<B, H, KV, Q, K, D, V, E>(
+        &self,
+        queries: &Tensor<(Batch<B>, Heads<H>, Query<Q>, HeadDim<D>), E>,
+        keys: &Tensor<(Batch<B>, KV, Key<K>, HeadDim<D>), E>,
+        values: &Tensor<(Batch<B>, KV, Key<K>, V), E>,
+        mask: impl MaskFor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E>,
+    ) -> (
+        Tensor<(Batch<B>, Heads<H>, Query<Q>, V), E>,
+        Tensor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E>,
+    )
+    where
+        B: Size,
+        H: Size,
+        KV: KvOf<Heads<H>>,
+        Q: Size,
+        K: Size,
+        D: Size,
+        V: Axis,
+        E: Float,
+    {
+        let (batch, heads, query, _) = queries.shape();
+        let mask = MaskParts::of(&mask, scores(queries.any(), keys.any()));
+        let (out, weights) = self.run_with_weights(queries.any(), keys.any(), values.any(), &mask);
+        let out = Tensor::typed((batch, heads, query, values.shape().3), out);
+        (out, Tensor::typed((batch, heads, query, keys.shape().2), weights))
+    }
+
+    /// The output over (batch, heads, queries, value width), laid out so that merging its heads moves
+    /// no data.
+    fn run<E: Float>(
+        &self,
+        queries: &AnyTensor<E>,
+        keys: &AnyTensor<E>,
+        values: &AnyTensor<E>,
+        mask: &KernelMask<E>,
+    ) -> AnyTensor<E> {
+        let (layout, mut out) = heads_inside(queries, values);
+        let (q, k, v) = (queries.view(), keys.view(), values.view());
+        attention(q, k, v, self.scale_for(queries), mask, &mut out);
+        AnyTensor::in_layout(layout, out)
+    }
+
+    /// As `run`, with the weights over (batch, heads, queries, keys).
+    fn run_with_weights<E: Float>(
+        &self,
+        queries: &AnyTensor<E>,
+        keys: &AnyTensor<E>,
+        values: &AnyTensor<E>,
+        mask: &KernelMask<E>,
+    ) -> (AnyTensor<E>, AnyTensor<E>) {
+        let (layout, mut out) = heads_inside(queries, values);
+        let scores = scores(queries, keys);
+        let mut weights = vec![E::default(); scores.iter().product()];
+        let (q, k, v) = (queries.view(), keys.view(), values.view());
+        attention_with_weights(q, k, v, self.scale_for(queries), mask, (&mut out, &mut weights));
+        (AnyTensor::in_layout(layout, out), AnyTensor::from_packed(&scores, weights))
+    }
+
+    /// The given scale, or 1/√D.
+    fn scale_for<E: Float>(&self, queries: &AnyTensor<E>) -> f64 {
+        #[allow(clippy::cast_precision_loss, reason = "no head is wider than 2⁵³")]
+        let usual = || 1.0 / (queries.dims()[3].max(1) as f64).sqrt();
+        self.scale.unwrap_or_else(usual)
+    }
+}
+
+/// The sizes of the scores: batch, heads, queries, keys.
+fn scores<E: Float>(queries: &AnyTensor<E>, keys: &AnyTensor<E>) -> [usize; 4] {
+    let ([batch, heads, query, _], [.., key, _]) = (queries.dims(), keys.dims()) else {
+        unreachable!("queries and keys have four axes")
+    };
+    [*batch, *heads, *query, *key]
+}
+
+/// Room for an output over (batch, heads, queries, value width) that lies in memory as (batch,
+/// queries, heads, value width).
+fn heads_inside<E: Float>(queries: &AnyTensor<E>, values: &AnyTensor<E>) -> (Layout, Vec<E>) {
+    let [batch, heads, query, _] = *queries.dims() else { unreachable!("queries have four axes") };
+    let dims = [batch, query, heads, values.dims()[3]];
+    (Layout::packed(&dims).permuted(&[0, 2, 1, 3]), vec![E::default(); dims.iter().product()])
+}

@@ -1,0 +1,104 @@
+//! Tables of vectors.
+
+use super::{Mode, Module, Parameter};
+use crate::axis::Axis;
+use crate::element::{Float, Index};
+use crate::error::{Error, Result};
+use crate::parameters;
+use crate::shape::{Appends, Shape};
+use crate::tensor::{Generator, Tensor};
+
+/// A vector for each entry of a vocabulary: row t of the table for token t.
+///
+/// # Shapes
+/// Tokens over `(Batch, Seq)` and a table over `(V, M)` give `(Batch, Seq, M)`.
+///
+/// # Errors
+/// `try_forward` fails where a token lies outside of the table.
+///
+/// # Examples
+/// ```
+/// use shapeproof::{Batch, Embedding, Infer, Model, Seq, Tensor, Vocab, C};
+///
+/// let table = Tensor::<(Vocab<C<3>>, Model<C<2>>)>::from([[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]]);
+/// let embedding: Embedding<_, _> = Embedding::new(table);
+/// let tokens = Tensor::<(Batch<C<1>>, Seq<C<2>>), u32>::from([[2, 1]]);
+/// assert_eq!(embedding.try_forward(&tokens, &mut Infer)?.to_vec(), [3.0, 4.0, 1.0, 2.0]);
+///
+/// let tokens = Tensor::<(Batch<C<1>>, Seq<C<2>>), u32>::from([[2, 3]]);
+/// assert!(embedding.try_forward(&tokens, &mut Infer).unwrap_err().is_index());
+/// # Ok::<(), shapeproof::Error>(())
+/// ```
+pub struct Embedding<V, M, E = f32> {
+    /// The table.
+    pub weight: Parameter<(V, M), E>,
+    padding: Option<usize>,
+}
+
+impl<V: Axis, M: Axis, E: Float> Embedding<V, M, E> {
+    /// An embedding with this table.
+    pub fn new(table: Tensor<(V, M), E>) -> Self {
+        Embedding { weight: Parameter::new(table), padding: None }
+    }
+
+    /// An embedding of zeros, to be loaded.
+    pub fn zeros() -> Self
+    where
+        V: Default,
+        M: Default,
+    {
+        Self::new(Tensor::zeros())
+    }
+
+    /// Vectors drawn from the normal distribution of mean 0 and this standard deviation.
+    pub fn normal(deviation: f64, generator: &mut Generator) -> Self
+    where
+        V: Default,
+        M: Default,
+    {
+        Self::new(Tensor::normal(0.0, deviation, generator))
+    }
+
+    /// With a token that stands for no token: its vector is set to 0, and
+    /// [`keep`](Self::keep) tells it from the others. A table that is loaded later brings its own.
+    ///
+    /// # Errors
+    /// Where the token lies outside of the table.
+    pub fn try_with_padding(mut self, token: usize) -> Result<Self> {
+        let table = self.weight.value();
+        let [rows, width] = *table.dims() else { unreachable!("a table has two axes") };
+        if token >= rows {
+            return Err(Error::index(format!("padding token {token} of a table of {rows} rows")));
+        }
+        let mut data = table.to_vec();
+        data[token * width..(token + 1) * width].fill(E::default());
+        self.weight.set(Tensor::try_from_vec(table.shape(), data)?);
+        self.padding = Some(token);
+        Ok(self)
+    }
+
+    /// Which tokens are tokens: `false` for padding.
+    pub fn keep<S: Shape, T: Index>(&self, tokens: &Tensor<S, T>) -> Tensor<S, bool> {
+        let padding = self.padding;
+        tokens.map(move |token| padding.is_none() || token.to_index() != padding)
+    }
+
+    /// The vector of each token.
+    ///
+    /// # Errors
+    /// Where a token lies outside of the table: the first such token and its place.
+    pub fn try_forward<S: Shape, T: Index>(
+        &self,
+        tokens: &Tensor<S, T>,
+        mode: &mut impl Mode,
+    ) -> Result<Tensor<S::Output, E>>
+    where
+        S: Appends<(M,)>,
+    {
+        mode.read(&self.weight).try_embed(tokens)
+    }
+}
+
+impl<V: Axis, M: Axis, E: Float> Module for Embedding<V, M, E> {
+    parameters!(weight);
+}

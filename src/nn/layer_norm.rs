@@ -1,0 +1,112 @@
+//! Layer normalisation.
+
+use super::{Field, Mode, Module, Parameter, Visitor, VisitorMut};
+use crate::axis::Axis;
+use crate::element::Float;
+use crate::kernel::norm::layer_norm;
+use crate::shape::{EndsWith, Shape, for_each_rank};
+use crate::tensor::{AnyTensor, Tensor};
+
+/// What a norm runs over: one axis, `Model<M>`, or a tuple of the last axes, `(Seq<S>, Model<M>)`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither an axis nor a tuple of axes",
+    label = "write `Model<M>` or `(Seq<S>, Model<M>)`"
+)]
+pub trait Trailing {
+    /// The axes as a shape.
+    type Shape: Shape;
+}
+
+impl<A: Axis> Trailing for A {
+    type Shape = (A,);
+}
+
+macro_rules! trailing {
+    (($($A:ident $i:tt),*)) => {
+        impl<$($A: Axis),*> Trailing for ($($A,)*) {
+            type Shape = Self;
+        }
+    };
+}
+for_each_rank! { nonzero trailing }
+
+/// y = (x − mean) / √(variance + ε) · weight + bias, over the last axes.
+///
+/// # Shapes
+/// `x` ends with the axes of `A`; the result has its shape.
+///
+/// # Numerics
+/// The variance is the biased one (divided by n), ε stands inside the root. Accumulates in f32 for
+/// f32 and f64 for f64, around the mean: an offset of 1000 costs no more than its own rounding. A
+/// constant row gives the bias.
+///
+/// # Compile errors
+/// `norm_must_run_over_the_last_axes`.
+///
+/// # Examples
+/// ```
+/// use shapeproof::{Batch, Infer, LayerNorm, Model, Tensor, C};
+///
+/// let norm = LayerNorm::<Model<C<4>>>::new(1e-5);
+/// let x = Tensor::<(Batch<C<1>>, Model<C<4>>)>::from([[2.0, 0.0, 0.0, 2.0]]);
+/// let y = norm.forward(&x, &mut Infer);
+/// assert!(y.all_close(&Tensor::from([[0.999995, -0.999995, -0.999995, 0.999995]]), 0.0, 1e-6));
+/// ```
+///
+/// # References
+/// Ba, Kiros and Hinton, "Layer Normalization", 2016.
+pub struct LayerNorm<A: Trailing, E = f32> {
+    /// The factor of each element.
+    pub weight: Parameter<A::Shape, E>,
+    /// What is added to each element.
+    pub bias: Parameter<A::Shape, E>,
+    /// ε, which keeps the root away from 0.
+    pub epsilon: f64,
+}
+
+impl<A: Trailing, E: Float> LayerNorm<A, E> {
+    /// A norm of weight 1 and bias 0. `epsilon` has no default: a model's own is part of it.
+    pub fn new(epsilon: f64) -> Self
+    where
+        A::Shape: Default,
+    {
+        Self::new_in(A::Shape::default(), epsilon)
+    }
+
+    /// A norm of weight 1 and bias 0 for axes of any kind of size.
+    pub fn new_in(shape: A::Shape, epsilon: f64) -> Self {
+        LayerNorm {
+            weight: Parameter::new(Tensor::ones_in(shape)),
+            bias: Parameter::new(Tensor::zeros_in(shape)),
+            epsilon,
+        }
+    }
+
+    /// The normalised `x`.
+    pub fn forward<S: EndsWith<A::Shape>>(
+        &self,
+        x: &Tensor<S, E>,
+        mode: &mut impl Mode,
+    ) -> Tensor<S, E> {
+        let (weight, bias) = (mode.read(&self.weight).packed(), mode.read(&self.bias).packed());
+        let data = layer_norm(
+            x.any().view(),
+            weight.count(),
+            self.epsilon,
+            weight.as_slice(),
+            bias.as_slice(),
+        );
+        Tensor::typed(x.shape(), AnyTensor::from_packed(x.dims(), data))
+    }
+}
+
+impl<A: Trailing, E: Float> Module for LayerNorm<A, E> {
+    fn visit<'a>(&'a self, visitor: &mut dyn Visitor<'a>) {
+        self.weight.visit_as("weight", visitor);
+        self.bias.visit_as("bias", visitor);
+    }
+    fn visit_mut<'a>(&'a mut self, visitor: &mut dyn VisitorMut<'a>) {
+        self.weight.visit_mut_as("weight", visitor);
+        self.bias.visit_mut_as("bias", visitor);
+    }
+}

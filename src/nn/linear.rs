@@ -1,0 +1,149 @@
+//! The linear map.
+
+use super::{
+    Absent, Bias, BiasKind, Mode, Module, NoBias, Packing, Parameter, Visitor, VisitorMut,
+};
+use crate::axis::Axis;
+use crate::element::Float;
+use crate::kernel::gemm::PackedB;
+use crate::kernel::linear::linear_packed;
+use crate::shape::EndsWith;
+use crate::size::Size;
+use crate::tensor::{AnyTensor, Generator, Tensor};
+
+/// y = x · W + b over the last axis.
+///
+/// `I` and `O` are axes: `Linear<Model<M>, Hidden<F>>`. `B` says whether there is a bias.
+///
+/// # Shapes
+/// `x` ends with `I`; the result has `O` in its place. The weight is over `(I, O)`; files have it in
+/// either order, and the loader is told which.
+///
+/// # Numerics
+/// Accumulates in f32 for f32 and f64 for f64. The weight is packed for the product at first use and
+/// again when it has changed; the packed copy takes as much memory as the weight.
+///
+/// # Compile errors
+/// `linear_must_fit_the_width`.
+///
+/// # Examples
+/// ```
+/// use shapeproof::{Batch, Hidden, Infer, Linear, Model, Parameter, Tensor, C};
+///
+/// let weight = Tensor::<(Model<C<2>>, Hidden<C<3>>)>::from([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]);
+/// let layer: Linear<_, _> = Linear::new(weight, Tensor::from([0.0, 0.0, 10.0]));
+/// let x = Tensor::<(Batch<C<1>>, Model<C<2>>)>::from([[3.0, 4.0]]);
+/// assert_eq!(layer.forward(&x, &mut Infer).to_vec(), [3.0, 4.0, 17.0]);
+/// ```
+pub struct Linear<I, O, B: BiasKind = Bias, E = f32> {
+    /// W, over (in, out).
+    pub weight: Parameter<(I, O), E>,
+    /// b, or nothing.
+    pub bias: B::Of<Parameter<(O,), E>>,
+    packing: Packing<E>,
+}
+
+impl<I: Axis, O: Axis, B: BiasKind, E: Float> Linear<I, O, B, E> {
+    /// A layer of zeros, to be loaded.
+    pub fn zeros() -> Self
+    where
+        I: Default,
+        O: Default,
+    {
+        Self::zeros_in(I::default(), O::default())
+    }
+
+    /// A layer of zeros for axes of any kind of size.
+    pub fn zeros_in(input: I, output: O) -> Self {
+        Self::of(Tensor::zeros_in((input, output)), || Tensor::zeros_in((output,)))
+    }
+
+    /// Weights drawn by Xavier's rule, uniformly from ±√(6 / (in + out)), and a bias of zeros.
+    ///
+    /// # References
+    /// Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
+    /// networks", 2010, equation 16.
+    pub fn xavier(generator: &mut Generator) -> Self
+    where
+        I: Default,
+        O: Default,
+    {
+        let (input, output) = (I::default(), O::default());
+        let fans = input.size().get().saturating_add(output.size().get()).max(1);
+        #[allow(clippy::cast_precision_loss, reason = "a bound needs no more than 53 bits")]
+        let bound = (6.0 / fans as f64).sqrt();
+        let weight = Tensor::uniform_in((input, output), -bound, bound, generator);
+        Self::of(weight, || Tensor::zeros_in((output,)))
+    }
+
+    fn of(weight: Tensor<(I, O), E>, bias: impl FnOnce() -> Tensor<(O,), E>) -> Self {
+        Linear {
+            weight: Parameter::new(weight).projection(),
+            bias: B::make(|| Parameter::new(bias())),
+            packing: Packing::default(),
+        }
+    }
+
+    /// y = x · W + b.
+    ///
+    /// # Shapes
+    /// `x` ends with `I`, which becomes `O`.
+    pub fn forward<S: EndsWith<(I,)>>(
+        &self,
+        x: &Tensor<S, E>,
+        mode: &mut impl Mode,
+    ) -> Tensor<S::WithTail<O>, E> {
+        let weight = mode.read(&self.weight);
+        let bias = B::get(&self.bias).map(|bias| mode.read(bias));
+        let shape = x.shape().with_tail(weight.shape().1);
+        let packed = self.packing.of(&[weight.any()]);
+        let y = apply(x.any(), &packed, bias.as_ref().map(Tensor::any));
+        Tensor::typed(shape, y)
+    }
+}
+
+impl<I: Axis, O: Axis, E: Float> Linear<I, O, Bias, E> {
+    /// A layer of these weights and this bias.
+    pub fn new(weight: Tensor<(I, O), E>, bias: Tensor<(O,), E>) -> Self {
+        Self::of(weight, || bias)
+    }
+}
+
+impl<I: Axis, O: Axis, E: Float> Linear<I, O, NoBias, E> {
+    /// A layer of these weights.
+    pub fn without_bias(weight: Tensor<(I, O), E>) -> Self {
+        Linear {
+            weight: Parameter::new(weight).projection(),
+            bias: Absent,
+            packing: Packing::default(),
+        }
+    }
+}
+
+/// x · W + b, over x's axes but the last and the weight's columns.
+pub(crate) fn apply<E: Float>(
+    x: &AnyTensor<E>,
+    weight: &PackedB<E>,
+    bias: Option<&AnyTensor<E>>,
+) -> AnyTensor<E> {
+    let dims = x.layout().dims.replaced(x.rank() - 1, weight.dims().1);
+    let mut out = vec![E::default(); dims.iter().product()];
+    let bias = bias.map(AnyTensor::packed);
+    linear_packed(x.view(), weight, bias.as_ref().and_then(AnyTensor::as_slice), &mut out);
+    AnyTensor::from_packed(&dims, out)
+}
+
+impl<I: Axis, O: Axis, B: BiasKind, E: Float> Module for Linear<I, O, B, E> {
+    fn visit<'a>(&'a self, visitor: &mut dyn Visitor<'a>) {
+        visitor.parameter("weight", &self.weight);
+        if let Some(bias) = B::get(&self.bias) {
+            visitor.parameter("bias", bias);
+        }
+    }
+    fn visit_mut<'a>(&'a mut self, visitor: &mut dyn VisitorMut<'a>) {
+        visitor.parameter("weight", &mut self.weight);
+        if let Some(bias) = B::get_mut(&mut self.bias) {
+            visitor.parameter("bias", bias);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Modules: what lists its parameters.
+
+use super::{AnyParameter, Parameter};
+use crate::element::Float;
+use crate::shape::Shape;
+use std::collections::HashSet;
+
+/// Something with parameters; `parameters!(…)` writes both methods.
+///
+/// Saving, loading, counting and printing all walk this one list. A parameter's name is the path of
+/// the fields that lead to it, joined by dots, as checkpoints have it.
+///
+/// # Compile errors
+/// `module_field_must_list_its_parameters`: "`Mine` does not list its parameters".
+///
+/// # Examples
+/// ```
+/// use shapeproof::{parameters, Hidden, Linear, Model, Module, Static, C};
+///
+/// struct Mlp<M, F> {
+///     up: Linear<Model<M>, Hidden<F>>,
+///     down: Linear<Hidden<F>, Model<M>>,
+/// }
+/// impl<M: Static, F: Static> Module for Mlp<M, F> {
+///     parameters!(up as "fc1", down as "fc2");
+/// }
+///
+/// let mlp = Mlp::<C<4>, C<8>> { up: Linear::zeros(), down: Linear::zeros() };
+/// let names: Vec<_> = parameters(&mlp).into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not list its parameters",
+    label = "not a module",
+    note = "add `impl Module for … {{ parameters!(field, field); }}`"
+)]
+pub trait Module {
+    /// Shows each parameter to the visitor.
+    fn visit<'a>(&'a self, visitor: &mut dyn Visitor<'a>);
+    /// Shows each parameter to the visitor, to be changed.
+    fn visit_mut<'a>(&'a mut self, visitor: &mut dyn VisitorMut<'a>);
+}
+
+/// What walks over a module's parameters.
+pub trait Visitor<'a> {
+    /// A parameter, by the name of its field.
+    fn parameter(&mut self, name: &str, parameter: &'a dyn AnyParameter);
+    /// A field with parameters of its own begins.
+    fn enter(&mut self, name: &str);
+    /// It ends.
+    fn leave(&mut self);
+}
+
+/// What walks over a module's parameters and changes them.
+pub trait VisitorMut<'a> {
+    /// A parameter, by the name of its field.
+    fn parameter(&mut self, name: &str, parameter: &'a mut dyn AnyParameter);
+    /// A field with parameters of its own begins.
+    fn enter(&mut self, name: &str);
+    /// It ends.
+    fn leave(&mut self);
+}
+
+/// A field of a module: a parameter, a module, or an `Option` or `Vec` of them.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not list its parameters",
+    label = "neither a parameter nor a module",
+    note = "give it `impl Module for … {{ parameters!(field, field); }}`, or leave the field out of the list"
+)]
+pub trait Field {
+    /// Shows its parameters to the visitor, under `name`.
+    fn visit_as<'a>(&'a self, name: &str, visitor: &mut dyn Visitor<'a>);
+    /// Shows its parameters to the visitor, under `name`, to be changed.
+    fn visit_mut_as<'a>(&'a mut self, name: &str, visitor: &mut dyn VisitorMut<'a>);
+}
+
+#[diagnostic::do_not_recommend]
+impl<S: Shape, E: Float> Field for Parameter<S, E> {
+    fn visit_as<'a>(&'a self, name: &str, visitor: &mut dyn Visitor<'a>) {
+        visitor.parameter(name, self);
+    }
+    fn visit_mut_as<'a>(&'a mut self, name: &str, visitor: &mut dyn VisitorMut<'a>) {
+        visitor.parameter(name, self);
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<M: Module> Field for M {
+    fn visit_as<'a>(&'a self, name: &str, visitor: &mut dyn Visitor<'a>) {
+        visitor.enter(name);
+        self.visit(visitor);
+        visitor.leave();
+    }
+    fn visit_mut_as<'a>(&'a mut self, name: &str, visitor: &mut dyn VisitorMut<'a>) {
+        visitor.enter(name);
+        self.visit_mut(visitor);
+        visitor.leave();
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<F: Field> Field for Vec<F> {
+    fn visit_as<'a>(&'a self, name: &str, visitor: &mut dyn Visitor<'a>) {
+        visitor.enter(name);
+        for (i, field) in self.iter().enumerate() {
+            field.visit_as(&i.to_string(), visitor);
+        }
+        visitor.leave();
+    }
+    fn visit_mut_as<'a>(&'a mut self, name: &str, visitor: &mut dyn VisitorMut<'a>) {
+        visitor.enter(name);
+        for (i, field) in self.iter_mut().enumerate() {
+            field.visit_mut_as(&i.to_string(), visitor);
+        }
+        visitor.leave();
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<F: Field> Field for Option<F> {
+    fn visit_as<'a>(&'a self, name: &str, visitor: &mut dyn Visitor<'a>) {
+        if let Some(field) = self {
+            field.visit_as(name, visitor);
+        }
+    }
+    fn visit_mut_as<'a>(&'a mut self, name: &str, visitor: &mut dyn VisitorMut<'a>) {
+        if let Some(field) = self {
+            field.visit_mut_as(name, visitor);
+        }
+    }
+}
+
+/// Lists the fields of a [`Module`], each under its own name or, with `as`, the checkpoint's:
+/// `parameters!(attention as "self_attn", up, down);`.
+#[macro_export]
+macro_rules! parameters {
+    ($($field:ident $(as $name:literal)?),* $(,)?) => {
+        fn visit<'a>(&'a self, visitor: &mut dyn $crate::Visitor<'a>) {
+            $( $crate::Field::visit_as(&self.$field, $crate::parameters!(@ $field $($name)?), visitor); )*
+        }
+        fn visit_mut<'a>(&'a mut self, visitor: &mut dyn $crate::VisitorMut<'a>) {
+            $( $crate::Field::visit_mut_as(
+                &mut self.$field,
+                $crate::parameters!(@ $field $($name)?),
+                visitor,
+            ); )*
+        }
+    };
+    (@ $field:ident) => { stringify!($field) };
+    (@ $field:ident $name:literal) => { $name };
+}
+
+/// Collects parameters under their full names, each identity once.
+struct Named<P> {
+    path: Vec<String>,
+    seen: HashSet<super::ParameterId>,
+    list: Vec<(String, P)>,
+}
+
+impl<P> Named<P> {
+    fn new() -> Self {
+        Named { path: Vec::new(), seen: HashSet::new(), list: Vec::new() }
+    }
+
+    fn add(&mut self, name: &str, id: super::ParameterId, parameter: P) {
+        if self.seen.insert(id) {
+            let path = self.path.iter().map(String::as_str).chain([name]);
+            self.list.push((path.collect::<Vec<_>>().join("."), parameter));
+        }
+    }
+}
+
+impl<'a> Visitor<'a> for Named<&'a dyn AnyParameter> {
+    fn parameter(&mut self, name: &str, parameter: &'a dyn AnyParameter) {
+        self.add(name, parameter.id(), parameter);
+    }
+    fn enter(&mut self, name: &str) {
+        self.path.push(name.into());
+    }
+    fn leave(&mut self) {
+        self.path.pop();
+    }
+}
+
+impl<'a> VisitorMut<'a> for Named<&'a mut dyn AnyParameter> {
+    fn parameter(&mut self, name: &str, parameter: &'a mut dyn AnyParameter) {
+        self.add(name, parameter.id(), parameter);
+    }
+    fn enter(&mut self, name: &str) {
+        self.path.push(name.into());
+    }
+    fn leave(&mut self) {
+        self.path.pop();
+    }
+}
+
+/// The parameters of a module with their full names, in order; one that is shared comes once, under
+/// the name it is met by first.
+pub fn parameters<'a, M: Module + ?Sized>(module: &'a M) -> Vec<(String, &'a dyn AnyParameter)> {
+    let mut named = Named::new();
+    module.visit(&mut named);
+    named.list
+}
+
+/// As [`parameters`], to be changed.
+pub fn parameters_mut<'a, M: Module + ?Sized>(
+    module: &'a mut M,
+) -> Vec<(String, &'a mut dyn AnyParameter)> {
+    let mut named = Named::new();
+    module.visit_mut(&mut named);
+    named.list
+}
+
+/// The number of learned numbers in a module; shared ones count once.
+pub fn count_parameters<M: Module + ?Sized>(module: &M) -> usize {
+    parameters(module).iter().map(|(_, parameter)| parameter.dims().iter().product::<usize>()).sum()
+}

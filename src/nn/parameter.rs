@@ -1,0 +1,137 @@
+//! A tensor with an identity.
+
+use crate::element::Float;
+use crate::error::{Error, Result};
+use crate::shape::{Dims, Shape};
+use crate::tensor::{AnyTensor, FloatTensor, Tensor, shape_text};
+use std::fmt::{self, Debug, Formatter};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// What tells one parameter from another; two parameters that are [`tied`](Parameter::tied) have
+/// the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct ParameterId(usize);
+
+/// A tensor that a model learns: it has an identity, and may be shared by two places.
+///
+/// ```
+/// use shapeproof::{Infer, Mode, Model, Parameter, Tensor, Vocab, C};
+///
+/// let mut embedding = Parameter::<(Vocab<C<3>>, Model<C<2>>)>::zeros();
+/// let head = embedding.tied();
+/// embedding.set(Tensor::ones());
+/// assert_eq!(Infer.read(&head), Tensor::ones());
+/// ```
+pub struct Parameter<S, E = f32> {
+    shape: S,
+    value: Arc<RwLock<AnyTensor<E>>>,
+    projection: bool,
+}
+
+impl<S: Shape, E: Float> Parameter<S, E> {
+    /// A parameter of this value.
+    pub fn new(value: Tensor<S, E>) -> Self {
+        let any = value.erase();
+        Parameter { shape: value.shape(), value: Arc::new(RwLock::new(any)), projection: false }
+    }
+
+    /// A parameter of zeros; for shapes whose sizes are all static.
+    pub fn zeros() -> Self
+    where
+        S: Default,
+    {
+        Self::new(Tensor::zeros())
+    }
+
+    /// Marks the weight of a linear map, over (in, out): files store such a weight in one order or
+    /// the other, and say not which.
+    pub fn projection(mut self) -> Self {
+        self.projection = true;
+        self
+    }
+
+    /// The same parameter in a second place: listed, counted, saved and updated once.
+    pub fn tied(&self) -> Self {
+        Parameter { shape: self.shape, value: self.value.clone(), projection: self.projection }
+    }
+
+    /// All axes with their sizes.
+    pub fn shape(&self) -> S {
+        self.shape
+    }
+
+    /// The value. Layers read it through their [`Mode`](crate::Mode) instead.
+    pub fn value(&self) -> Tensor<S, E> {
+        Tensor::typed(self.shape, self.lock())
+    }
+
+    /// Another value, here and wherever the parameter is tied to.
+    pub fn set(&mut self, value: Tensor<S, E>) {
+        // A panic cannot leave a half-written tensor behind: the write is one assignment.
+        *self.value.write().unwrap_or_else(PoisonError::into_inner) = value.erase();
+    }
+
+    fn lock(&self) -> AnyTensor<E> {
+        self.value.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl<S: Shape, E: Float> Debug for Parameter<S, E> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Debug::fmt(&self.value(), f)
+    }
+}
+
+/// A parameter as files, optimizers and printers see it: without its shape in the type.
+pub trait AnyParameter {
+    /// What tells it from others.
+    fn id(&self) -> ParameterId;
+    /// The names of its axes.
+    fn axes(&self) -> &'static [&'static str];
+    /// The sizes of its axes.
+    fn dims(&self) -> Dims;
+    /// The name of its element type.
+    fn element(&self) -> &'static str;
+    /// Whether it is the weight of a linear map, over (in, out).
+    fn is_projection(&self) -> bool;
+    /// Its value.
+    fn value(&self) -> FloatTensor;
+    /// Another value, of the same sizes; elements of another type are converted.
+    ///
+    /// # Errors
+    /// Where the sizes differ; the parameter keeps its value.
+    fn try_set(&mut self, value: FloatTensor) -> Result<()>;
+}
+
+impl<S: Shape, E: Float> AnyParameter for Parameter<S, E> {
+    fn id(&self) -> ParameterId {
+        ParameterId(Arc::as_ptr(&self.value).addr())
+    }
+    fn axes(&self) -> &'static [&'static str] {
+        S::NAMES
+    }
+    fn dims(&self) -> Dims {
+        self.shape.dims()
+    }
+    fn element(&self) -> &'static str {
+        E::NAME
+    }
+    fn is_projection(&self) -> bool {
+        self.projection
+    }
+    fn value(&self) -> FloatTensor {
+        FloatTensor::new(self.lock())
+    }
+    fn try_set(&mut self, value: FloatTensor) -> Result<()> {
+        if *value.dims() != *self.shape.dims() {
+            return Err(Error::shape(format!(
+                "expected shape {}, found sizes {:?}",
+                shape_text(S::NAMES, &self.shape.dims()),
+                value.dims()
+            )));
+        }
+        let value = value.to::<E>().try_typed(self.shape)?;
+        self.set(value);
+        Ok(())
+    }
+}
