@@ -1,6 +1,7 @@
 //! The few failures that are left to run time.
 
 use std::fmt::{self, Debug, Display, Formatter};
+use std::path::Path;
 
 /// What the compiler could not rule out: data of the wrong length, a file that is not what it
 /// claims, a size read at run time that does not fit.
@@ -23,6 +24,7 @@ enum Kind {
     Overflow(String),
     Unlisted(String),
     Value(String),
+    File(String),
 }
 
 /// The result of what can fail at run time.
@@ -54,6 +56,11 @@ impl Error {
         matches!(*self.0, Kind::Value(_))
     }
 
+    /// A file cannot be read or written, is not what it claims, or does not fit the model.
+    pub fn is_file(&self) -> bool {
+        matches!(*self.0, Kind::File(_))
+    }
+
     pub(crate) fn shape(message: impl Into<String>) -> Self {
         Error(Box::new(Kind::Shape(message.into())))
     }
@@ -64,6 +71,15 @@ impl Error {
 
     pub(crate) fn value(message: impl Into<String>) -> Self {
         Error(Box::new(Kind::Value(message.into())))
+    }
+
+    pub(crate) fn file(path: &Path, message: impl Display) -> Self {
+        Error(Box::new(Kind::File(format!("{}: {message}", path.display()))))
+    }
+
+    /// The same failure, with the parameter that it is about.
+    pub(crate) fn for_parameter(self, name: &str) -> Self {
+        Error(Box::new(Kind::File(format!("{self} (for parameter {name:?})"))))
     }
 
     pub(crate) fn count_overflow(dims: &[usize]) -> Self {
@@ -94,7 +110,8 @@ impl Display for Error {
             | Kind::Index(message)
             | Kind::Overflow(message)
             | Kind::Unlisted(message)
-            | Kind::Value(message) => f.write_str(message),
+            | Kind::Value(message)
+            | Kind::File(message) => f.write_str(message),
         }
     }
 }

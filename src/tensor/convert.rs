@@ -4,6 +4,7 @@ use super::{AnyTensor, Tensor};
 use crate::element::{Element, Float};
 use crate::error::{Error, Result};
 use crate::kernel::elementwise::map;
+use crate::kernel::layout::Layout;
 use crate::shape::Shape;
 use crate::tensor::display::shape_text;
 use std::any::Any;
@@ -97,6 +98,38 @@ impl FloatTensor {
         match self {
             FloatTensor::F32(tensor) => to(tensor),
             FloatTensor::F64(tensor) => to(tensor),
+        }
+    }
+
+    /// Whether no element is NaN or infinite.
+    pub fn is_finite(&self) -> bool {
+        match self {
+            FloatTensor::F32(tensor) => {
+                tensor.packed().as_slice().is_some_and(|all| all.iter().all(|x| x.is_finite()))
+            }
+            FloatTensor::F64(tensor) => {
+                tensor.packed().as_slice().is_some_and(|all| all.iter().all(|x| x.is_finite()))
+            }
+        }
+    }
+
+    /// The last two axes exchanged. Needs two axes.
+    pub(crate) fn transposed(&self) -> Self {
+        self.viewed(Layout::transposed)
+    }
+
+    /// A copy of `len` entries of an axis, from `start` on. The caller has checked that they are there.
+    pub(crate) fn part(&self, at: usize, start: usize, len: usize) -> Self {
+        match self.viewed(|layout| layout.sliced(at, start, len)) {
+            FloatTensor::F32(part) => FloatTensor::F32(part.packed()),
+            FloatTensor::F64(part) => FloatTensor::F64(part.packed()),
+        }
+    }
+
+    fn viewed(&self, view: impl Fn(&Layout) -> Layout) -> Self {
+        match self {
+            FloatTensor::F32(tensor) => FloatTensor::F32(tensor.viewed(view(tensor.layout()))),
+            FloatTensor::F64(tensor) => FloatTensor::F64(tensor.viewed(view(tensor.layout()))),
         }
     }
 
