@@ -8,7 +8,7 @@ use std::ops::Deref;
 /// The most axes a tensor can have.
 pub(crate) const MAX_RANK: usize = 6;
 
-/// Up to [`MAX_RANK`] numbers, one for each axis; reads like a slice.
+/// Up to six numbers, one for each axis; reads like a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dims {
     rank: usize,
