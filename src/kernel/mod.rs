@@ -19,5 +19,7 @@ mod scratch;
 pub mod simd;
 pub(crate) mod softmax;
 #[cfg(test)]
+mod speed;
+#[cfg(test)]
 mod testing;
 mod tile;
