@@ -84,8 +84,7 @@ pub(super) unsafe fn exp<V: Vector<Scalar: Exp>>(x: V) -> V {
     unsafe {
         // Both give x where that is NaN.
         let x = V::splat(V::Scalar::LOW).max(x);
-        let high = V::splat(V::Scalar::HIGH);
-        let x = high.if_less(x, high, x);
+        let x = V::splat(V::Scalar::HIGH).min(x);
         let round = V::splat(V::Scalar::ROUND);
         let n = x.mul_add(V::splat(V::Scalar::LOG2_E), round).sub(round);
         let r = n.mul_add(V::splat(-V::Scalar::LN_2_HIGH), x);

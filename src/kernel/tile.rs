@@ -64,17 +64,19 @@ impl<R: Real> Tile<R> {
                     }
                 }
             }
-            let (mut a, mut b) = (self.a, self.b);
+            let mut b = self.b;
+            let rows: [*const R; M] = std::array::from_fn(|row| self.a.add(row * self.a_row));
+            let mut at = 0;
             for _ in 0..self.k {
                 let columns: [V; VECTORS] = [V::load(b), V::load(b.add(V::LANES))];
-                for (row, sums) in sums.iter_mut().enumerate() {
-                    let x = V::splat(*a.add(row * self.a_row));
+                for (sums, row) in sums.iter_mut().zip(rows) {
+                    let x = V::splat(*row.add(at));
                     for (sum, &column) in sums.iter_mut().zip(&columns) {
                         *sum = x.mul_add(column, *sum);
                     }
                 }
-                // The last step may leave the operand's memory; nothing is read there.
-                a = a.wrapping_add(self.a_k);
+                at += self.a_k;
+                // The last step may leave B's memory; nothing is read there.
                 b = b.wrapping_add(self.b_k);
             }
             for (row, sums) in sums.iter().enumerate() {

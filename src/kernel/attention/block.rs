@@ -16,7 +16,8 @@
 
 use super::mask::{HeadMask, Mask, Visible};
 use crate::element::Float;
-use crate::kernel::gemm::{Matrix, pack_panel};
+use crate::kernel::exp::exp;
+use crate::kernel::gemm::{Matrix, pack_panel, pack_panel_wide};
 use crate::kernel::scratch::{Spare, padded, split};
 use crate::kernel::simd::{Kernel, Vector};
 use crate::kernel::tile::{Tile, columns};
@@ -62,7 +63,7 @@ struct State<'s, R> {
     max: &'s mut [R],
     total: &'s mut [R],
     factor: &'s mut [R],
-    /// A panel of V.
+    /// A block of V in panels of a tile's columns.
     v: &'s mut [R],
     /// The keys of a block, where they must be converted.
     k: &'s mut [R],
@@ -78,10 +79,11 @@ impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
         let mut mask = HeadMask::new(self.mask, self.place, self.queries.clone(), width, self.keys);
         let end = mask.end(self.keys);
         let block = if self.weights.is_some() { end.max(1) } else { KEYS };
-        let sums_len = self.queries.len() * self.dv.next_multiple_of(step);
+        let dv = self.dv.next_multiple_of(step);
+        let sums_len = self.queries.len() * dv;
         let k_len = if E::as_wide(self.k.data).is_some() { 0 } else { block * self.d };
         let lens =
-            [width * self.d, block * width, sums_len, width, width, width, block * step, k_len];
+            [width * self.d, block * width, sums_len, width, width, width, block * dv, k_len];
         let mut spare = Spare::take(lens.map(padded::<E::Wide>).iter().sum());
         let mut rest = &mut spare[..];
         let [q, scores, sums, max, total, factor, v, k] = lens.map(|len| split(&mut rest, len));
@@ -89,7 +91,8 @@ impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
         state.sums.fill(E::Wide::zero());
         state.max.fill(E::Wide::neg_infinity());
         state.total.fill(E::Wide::zero());
-        self.pack_queries(&mut state, step);
+        // SAFETY: the instruction set is the caller's, the matrices are as `Attend` says.
+        unsafe { self.pack_queries::<V>(&mut state) };
         for first in (0..end).step_by(block) {
             let keys = first..end.min(first + block);
             let visible = mask.look(keys.clone());
@@ -99,13 +102,13 @@ impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
             // SAFETY: the caller vouches for the instruction set, `Attend`'s maker for the matrices;
             // the scratch is as long as `State` says.
             unsafe {
-                self.score::<V>(&mut state, keys.clone());
+                self.score::<V>(&mut state, keys.clone(), &mask);
                 let scores = &mut state.scores[..keys.len() * width];
                 let hides = mask.apply(visible, first, scores);
-                update::<V>(&mut state, keys.len());
+                update::<V, E>(&mut state, keys.len(), &mask);
                 self.rescale(&mut state);
                 let careful = hides && !self.is_finite(keys.clone());
-                self.add_values::<V>(&mut state, keys, careful);
+                self.add_values::<V>(&mut state, keys, &mask, careful);
             }
         }
         // SAFETY: `Attend`'s maker vouches for the outputs.
@@ -115,14 +118,17 @@ impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
 
 impl<E: Float> Attend<'_, E> {
     #[inline(always)]
-    fn pack_queries(&self, state: &mut State<E::Wide>, step: usize) {
-        let scale = E::Wide::from_f64(self.scale);
+    unsafe fn pack_queries<V: Vector<Scalar = E::Wide>>(&self, state: &mut State<E::Wide>) {
+        let step = columns::<V>();
         let panels = state.q.chunks_exact_mut((step * self.d).max(1));
         for (panel, to) in panels.enumerate() {
             let queries = step.min(self.queries.len() - panel * step);
             let from = self.q.from(panel * step, 0).transposed();
-            pack_panel(from, (self.d, queries), step, to, |x| x.wide() * scale);
+            // SAFETY: the caller's.
+            unsafe { pack_panel_wide::<V, E>(from, (self.d, queries), step, to) };
         }
+        let scale = E::Wide::from_f64(self.scale);
+        state.q.iter_mut().for_each(|x| *x *= scale);
     }
 
     /// Scores of all queries with a block of keys.
@@ -131,6 +137,7 @@ impl<E: Float> Attend<'_, E> {
         &self,
         state: &mut State<E::Wide>,
         keys: Range<usize>,
+        mask: &HeadMask<E>,
     ) {
         let (step, width) = (columns::<V>(), state.width);
         let from = self.k.from(keys.start, 0);
@@ -142,8 +149,13 @@ impl<E: Float> Attend<'_, E> {
             }
         };
         for key in (0..keys.len()).step_by(V::ROWS) {
+            // SAFETY: the instruction set is the caller's.
+            unsafe { self.prefetch::<V>(keys.start + key) };
             let a = k[(key * k_row).min(k.len())..].as_ptr();
             for query in (0..width).step_by(step) {
+                if key >= mask.bound(query..query + step, keys.len()) {
+                    continue;
+                }
                 let tile = Tile {
                     k: self.d,
                     a,
@@ -158,6 +170,24 @@ impl<E: Float> Attend<'_, E> {
                 // SAFETY: the instruction set and the keys are the caller's; the panel of queries
                 // has `step` places for each of D, the scores `width` for each key.
                 unsafe { tile.multiply::<V>(V::ROWS.min(keys.len() - key)) }
+            }
+        }
+    }
+
+    /// Fetches the keys of the tiles after the one at `key`, and the tile's values, which are needed
+    /// when the block's weights are known: rows lie too far apart for the processor to foresee.
+    #[inline(always)]
+    unsafe fn prefetch<V: Vector<Scalar = E::Wide>>(&self, key: usize) {
+        let ahead = key + 2 * V::ROWS;
+        for (matrix, first, columns) in [(self.k, ahead, self.d), (self.v, key, self.dv)] {
+            if matrix.column == 1 && columns > 0 {
+                for row in first..self.keys.min(first + V::ROWS) {
+                    let row = matrix.data[matrix.from(row, 0).at..].as_ptr();
+                    for column in (0..columns).step_by(64 / size_of::<E>()) {
+                        // SAFETY: the instruction set is the caller's.
+                        unsafe { V::prefetch(row.wrapping_add(column).cast()) }
+                    }
+                }
             }
         }
     }
@@ -179,7 +209,8 @@ impl<E: Float> Attend<'_, E> {
         keys.into_iter().all(|key| {
             let row = self.v.from(key, 0);
             if row.column == 1 {
-                row.data[row.at..][..self.dv].iter().all(|x| x.wide().is_finite())
+                let row = &row.data[row.at..][..self.dv];
+                row.iter().fold(true, |finite, x| finite & x.wide().is_finite())
             } else {
                 (0..self.dv).all(|c| row.data[row.at + c * row.column].wide().is_finite())
             }
@@ -192,24 +223,27 @@ impl<E: Float> Attend<'_, E> {
         &self,
         state: &mut State<E::Wide>,
         keys: Range<usize>,
+        mask: &HeadMask<E>,
         careful: bool,
     ) {
         let (step, width, queries) = (columns::<V>(), state.width, self.queries.len());
         let row = self.dv.next_multiple_of(step);
         let near = self.v.column == 1 && self.v.row * size_of::<E>() <= FAR;
+        let in_place = E::as_wide(self.v.data).filter(|_| near && self.dv.is_multiple_of(step));
+        if in_place.is_none() {
+            // SAFETY: the instruction set is the caller's.
+            unsafe { self.pack_values::<V>(state.v, keys.clone()) };
+        }
         for column in (0..self.dv).step_by(step) {
-            let part = self.v.from(keys.start, column);
-            let columns = step.min(self.dv - column);
-            let (b, b_k) = match E::as_wide(part.data) {
-                Some(wide) if near && columns == step => (wide[part.at..].as_ptr(), part.row),
-                _ => {
-                    pack_panel(part, (keys.len(), columns), step, state.v, E::wide);
-                    (state.v.as_ptr(), step)
-                }
+            let (b, b_k) = match in_place {
+                Some(wide) => (wide[self.v.from(keys.start, column).at..].as_ptr(), self.v.row),
+                None => (state.v[column * keys.len()..].as_ptr(), step),
             };
             for query in (0..queries).step_by(V::ROWS) {
+                let rows = V::ROWS.min(queries - query);
+                let panels = query / step * step..(query + rows).next_multiple_of(step);
                 let tile = Tile {
-                    k: keys.len(),
+                    k: mask.bound(panels, keys.len()),
                     a: state.scores[query..].as_ptr(),
                     a_row: 1,
                     a_k: width,
@@ -219,7 +253,6 @@ impl<E: Float> Attend<'_, E> {
                     sums_row: row,
                     add: true,
                 };
-                let rows = V::ROWS.min(queries - query);
                 // SAFETY: the instruction set is the caller's. The weights have `width` places for
                 // each key; V, in place or packed, `step` columns for each key; the sums were set
                 // to 0 at the start and have whole tiles of columns.
@@ -231,6 +264,37 @@ impl<E: Float> Attend<'_, E> {
                     }
                 }
             }
+        }
+    }
+
+    /// Copies a block of V row by row into panels of a tile's columns.
+    #[inline(always)]
+    unsafe fn pack_values<V: Vector<Scalar = E::Wide>>(
+        &self,
+        to: &mut [E::Wide],
+        keys: Range<usize>,
+    ) {
+        let step = columns::<V>();
+        let wide = E::as_wide(self.v.data).filter(|_| self.v.column == 1);
+        let whole = if wide.is_some() { self.dv / step * step } else { 0 };
+        if let Some(wide) = wide {
+            for key in 0..keys.len() {
+                let row = wide[self.v.from(keys.start + key, 0).at..][..whole].chunks_exact(step);
+                let panels = to.chunks_exact_mut(keys.len() * step);
+                for (from, to) in row.zip(panels) {
+                    let to = &mut to[key * step..][..step];
+                    // SAFETY: the instruction set is the caller's; both have a tile's columns.
+                    unsafe {
+                        V::load(from.as_ptr()).store(to.as_mut_ptr());
+                        V::load(from[V::LANES..].as_ptr()).store(to[V::LANES..].as_mut_ptr());
+                    }
+                }
+            }
+        }
+        for column in (whole..self.dv).step_by(step) {
+            let from = self.v.from(keys.start, column);
+            let columns = step.min(self.dv - column);
+            pack_panel(from, (keys.len(), columns), step, &mut to[column * keys.len()..], E::wide);
         }
     }
 
@@ -276,36 +340,68 @@ impl<E: Float> Attend<'_, E> {
 ///
 /// The processor has the instruction set of `V`.
 #[inline(always)]
-unsafe fn update<V: Vector>(state: &mut State<V::Scalar>, keys: usize) {
+unsafe fn update<V: Vector, E: Float<Wide = V::Scalar>>(
+    state: &mut State<V::Scalar>,
+    keys: usize,
+    mask: &HeadMask<E>,
+) {
     let width = state.width;
-    let scores = &mut state.scores[..keys * width];
-    // SAFETY: the instruction set is the caller's; every access is to `LANES` places of a row, whose
-    // `width` is a multiple of that.
+    for panel in (0..width).step_by(columns::<V>()) {
+        let bound = mask.bound(panel..panel + columns::<V>(), keys);
+        // SAFETY: the instruction set is the caller's; the panel lies within rows of `width`.
+        unsafe {
+            let [first, second] = [panel, panel + V::LANES];
+            let bases = [raise::<V>(state, first, bound), raise::<V>(state, second, bound)];
+            let mut sums = [V::splat(V::Scalar::zero()); 2];
+            let mut place = state.scores[first..].as_mut_ptr();
+            for _ in 0..bound {
+                for (i, (sum, base)) in sums.iter_mut().zip(bases).enumerate() {
+                    let place = place.add(i * V::LANES);
+                    let weight = exp(V::load(place).sub(base));
+                    weight.store(place);
+                    *sum = sum.add(weight);
+                }
+                place = place.wrapping_add(width);
+            }
+            for (at, sum) in [first, second].into_iter().zip(sums) {
+                let total = state.total[at..].as_mut_ptr();
+                let factor = V::load(state.factor[at..].as_ptr());
+                V::load(total).mul_add(factor, sum).store(total);
+            }
+        }
+        // Beyond the bound lies what was there before; a tile of the product with V may also have
+        // rows of the next panel, and read as far as that one's bound.
+        for row in state.scores[bound * width..keys * width].chunks_exact_mut(width) {
+            row[panel..panel + columns::<V>()].fill(V::Scalar::zero());
+        }
+    }
+}
+
+/// Raises the running maxima at `at` to those of `bound` keys, and keeps the factor that the sums so
+/// far must be scaled by. Gives what is to be subtracted from the scores.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`; `at` is at least `LANES` places before `width`.
+#[inline(always)]
+unsafe fn raise<V: Vector>(state: &mut State<V::Scalar>, at: usize, bound: usize) -> V {
+    // SAFETY: the caller's, and there are scores for `bound` rows.
     unsafe {
         let zero = V::splat(V::Scalar::zero());
         let nothing = V::splat(V::Scalar::neg_infinity());
-        for at in (0..width).step_by(V::LANES) {
-            let old = V::load(state.max[at..].as_ptr());
-            let mut max = old;
-            for row in scores.chunks_exact(width) {
-                // A NaN is passed over here, and reaches the total below.
-                max = V::load(row[at..].as_ptr()).max(max);
-            }
-            max.store(state.max[at..].as_mut_ptr());
-            // Where nothing is visible yet, −∞ − −∞ would be NaN.
-            let base = nothing.if_less(max, max, zero);
-            let mut sum = zero;
-            for row in scores.chunks_exact_mut(width) {
-                let place = row[at..].as_mut_ptr();
-                let weight = crate::kernel::exp::exp(V::load(place).sub(base));
-                weight.store(place);
-                sum = sum.add(weight);
-            }
-            let factor = crate::kernel::exp::exp(old.sub(base));
-            factor.store(state.factor[at..].as_mut_ptr());
-            let total = state.total[at..].as_mut_ptr();
-            V::load(total).mul_add(factor, sum).store(total);
+        let old = V::load(state.max[at..].as_ptr());
+        let mut max = old;
+        let mut place = state.scores[at..].as_ptr();
+        for _ in 0..bound {
+            // A NaN is passed over here, and reaches the total through its weight.
+            max = V::load(place).max(max);
+            place = place.wrapping_add(state.width);
         }
+        max.store(state.max[at..].as_mut_ptr());
+        // Where nothing is visible yet, −∞ − −∞ would be NaN.
+        let base = nothing.if_less(max, max, zero);
+        exp(old.sub(base)).store(state.factor[at..].as_mut_ptr());
+        base
     }
 }
 

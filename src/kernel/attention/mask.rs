@@ -47,9 +47,12 @@ pub(super) struct HeadMask<'a, E> {
     head: usize,
     queries: Range<usize>,
     width: usize,
-    /// For each query, the keys that the bands let it see are those below.
+    /// For each query, the keys that the bands let it see are those below. Empty without bands.
     limits: Vec<usize>,
-    /// Flags of the block that was asked for last.
+    /// Of the block that was looked at last: for each query, how many of its keys the bands let it
+    /// see; empty where all.
+    seen: Vec<i32>,
+    /// Likewise, flag by flag; empty where there are no flags.
     visible: Vec<bool>,
 }
 
@@ -71,7 +74,8 @@ impl<'a, E: Float> HeadMask<'a, E> {
             true => Vec::new(),
             false => queries.clone().map(limit).collect(),
         };
-        HeadMask { mask, batch, head, queries, width, limits, visible: Vec::new() }
+        let (seen, visible) = (Vec::new(), Vec::new());
+        HeadMask { mask, batch, head, queries, width, limits, seen, visible }
     }
 
     /// No query sees a key from here on.
@@ -81,19 +85,20 @@ impl<'a, E: Float> HeadMask<'a, E> {
 
     /// Looks up a block of keys in bands and flags.
     pub(super) fn look(&mut self, keys: Range<usize>) -> Visible {
-        let banded = self.limits.iter().any(|&limit| limit < keys.end);
-        if !banded && self.mask.keep.is_empty() {
-            return Visible::All;
+        self.seen.clear();
+        self.visible.clear();
+        if self.limits.iter().any(|&limit| limit < keys.end) {
+            let seen = |&limit: &usize| limit.clamp(keys.start, keys.end) - keys.start;
+            let as_i32 = |n| i32::try_from(n).unwrap_or(i32::MAX);
+            self.seen.extend(self.limits.iter().map(|limit| as_i32(seen(limit))));
+        }
+        if self.mask.keep.is_empty() {
+            return if self.seen.is_empty() { Visible::All } else { Visible::Some };
         }
         let (width, queries) = (self.width, self.queries.len());
-        self.visible.clear();
         self.visible.resize(keys.len() * width, true);
-        if banded {
-            for (i, &limit) in self.limits.iter().enumerate() {
-                let hidden = limit.saturating_sub(keys.start).min(keys.len());
-                let flags = self.visible[hidden * width..].iter_mut().skip(i).step_by(width);
-                flags.for_each(|visible| *visible = false);
-            }
+        for (flags, j) in self.visible.chunks_exact_mut(width).zip(0..) {
+            flags.iter_mut().zip(&self.seen).for_each(|(flag, &seen)| *flag = j < seen);
         }
         for keep in &self.mask.keep {
             let (at, [query, key]) = self.start(keep, keys.start);
@@ -118,6 +123,14 @@ impl<'a, E: Float> HeadMask<'a, E> {
         }
     }
 
+    /// How many of the `keys` keys of the block the bands let any of these queries see.
+    #[inline(always)]
+    pub(super) fn bound(&self, queries: Range<usize>, keys: usize) -> usize {
+        let seen = self.seen.get(queries.start..queries.end.min(self.seen.len()));
+        let most = seen.and_then(|seen| seen.iter().max());
+        most.map_or(keys, |&most| usize::try_from(most).unwrap_or(0).min(keys))
+    }
+
     /// Adds the biases to the scores of the block, then hides what [`look`](Self::look) found
     /// hidden. Gives whether anything is.
     #[inline(always)]
@@ -126,22 +139,30 @@ impl<'a, E: Float> HeadMask<'a, E> {
         E: Float<Wide = R>,
     {
         let queries = self.queries.len();
+        let hidden = R::neg_infinity();
         let mut hides = visible != Visible::All;
         for bias in &self.mask.bias {
             let (at, [query, key]) = self.start(bias, first);
             for (j, scores) in scores.chunks_exact_mut(self.width).enumerate() {
                 for (i, score) in scores[..queries].iter_mut().enumerate() {
                     let bias = bias.data[at + j * key + i * query].wide();
-                    let hidden = bias == R::neg_infinity();
-                    hides |= hidden;
-                    *score = if hidden { bias } else { *score + bias };
+                    hides |= bias == hidden;
+                    *score = if bias == hidden { hidden } else { *score + bias };
                 }
             }
         }
-        if visible != Visible::All {
-            for (score, &visible) in scores.iter_mut().zip(&self.visible) {
-                *score = if visible { *score } else { R::neg_infinity() };
+        if visible == Visible::All {
+            return hides;
+        }
+        if self.visible.is_empty() {
+            for (scores, j) in scores.chunks_exact_mut(self.width).zip(0i32..) {
+                for (score, &seen) in scores.iter_mut().zip(&self.seen) {
+                    *score = if j < seen { *score } else { hidden };
+                }
             }
+        }
+        for (score, &visible) in scores.iter_mut().zip(&self.visible) {
+            *score = if visible { *score } else { hidden };
         }
         hides
     }

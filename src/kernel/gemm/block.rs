@@ -6,7 +6,7 @@
 //! held, rounding, and the store to wherever the output lies. A is read in place, unpacked, where too
 //! few columns would use the copy, and likewise B where too few rows would.
 
-use super::pack::{Matrix, pack_panel, pack_rows};
+use super::pack::{Matrix, pack_panel_wide, pack_rows};
 use crate::element::Float;
 use crate::kernel::scratch::{Spare, padded, split};
 use crate::kernel::simd::{Kernel, Vector};
@@ -77,7 +77,8 @@ impl<E: Float> Kernel<E::Wide> for Block<'_, E> {
                 }
             };
             for panel in 0..panels {
-                let (b, b_k) = self.panel(panel, width, (done, k), packed_b);
+                // SAFETY: the instruction set is the caller's, the product's entry checked B.
+                let (b, b_k) = unsafe { self.panel::<V>(panel, (done, k), packed_b) };
                 for tile in 0..tiles {
                     let row = tile * V::ROWS;
                     let rows = V::ROWS.min(self.rows - row);
@@ -119,14 +120,18 @@ impl<E: Float> Kernel<E::Wide> for Block<'_, E> {
 impl<E: Float> Block<'_, E> {
     /// The part of a panel of B for `k` steps from `done` on: at least `width` columns for each, and
     /// the distance from one k to the next.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`, and B lies within its buffer.
     #[inline(always)]
-    fn panel<'s>(
+    unsafe fn panel<'s, V: Vector<Scalar = E::Wide>>(
         &'s self,
         panel: usize,
-        width: usize,
         (done, k): (usize, usize),
         packed: &'s mut [E::Wide],
     ) -> (&'s [E::Wide], usize) {
+        let width = columns::<V>();
         let columns = width.min(self.columns - panel * width);
         match self.b {
             Right::Panels(panels) => {
@@ -145,7 +150,8 @@ impl<E: Float> Block<'_, E> {
                 {
                     return (&wide[part.at.min(wide.len())..], part.row);
                 }
-                pack_panel(part, (k, columns), width, packed, E::wide);
+                // SAFETY: the caller's.
+                unsafe { pack_panel_wide::<V, E>(part, (k, columns), width, packed) };
             }
         }
         (packed, width)

@@ -14,7 +14,7 @@ mod pack;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use pack::{Matrix, pack_panel};
+pub(crate) use pack::{Matrix, pack_panel, pack_panel_wide};
 
 use super::layout::{Layout, View};
 use super::parallel::{for_each, for_each_chunk};

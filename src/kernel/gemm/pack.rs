@@ -5,7 +5,8 @@
 //! columns are computed and dropped. Copying is blocked so that reads and writes both stay in few
 //! cache lines, whichever way the matrix lies.
 
-use crate::element::Element;
+use crate::element::{Element, Float};
+use crate::kernel::simd::Vector;
 
 /// A matrix within a buffer.
 #[derive(Debug)]
@@ -83,6 +84,38 @@ pub(crate) fn pack_panel<E: Element, T: Copy + Default>(
             }
         }
     }
+}
+
+/// As [`pack_panel`] into wide numbers, and by blocks of vectors where the columns are the lines of
+/// `from`'s memory.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`, and the matrix lies within its buffer.
+#[inline(always)]
+pub(crate) unsafe fn pack_panel_wide<V: Vector, E: Float<Wide = V::Scalar>>(
+    from: Matrix<E>,
+    (k, columns): (usize, usize),
+    width: usize,
+    to: &mut [V::Scalar],
+) {
+    let (k_blocks, column_blocks) = (k / V::LANES * V::LANES, columns / V::LANES * V::LANES);
+    let wide = match E::as_wide(from.data) {
+        Some(wide) if from.row == 1 && k_blocks > 0 && column_blocks == width => wide,
+        _ => return pack_panel(from, (k, columns), width, to, E::wide),
+    };
+    let to = &mut to[..k * width];
+    for column in (0..column_blocks).step_by(V::LANES) {
+        for p in (0..k_blocks).step_by(V::LANES) {
+            let block = wide[from.from(p, column).at..].as_ptr();
+            let to = to[p * width + column..].as_mut_ptr();
+            // SAFETY: the instruction set and the matrix are the caller's; rows and columns of the
+            // block lie within both.
+            unsafe { V::transpose(block, from.column, to, width) }
+        }
+    }
+    let rest = from.from(k_blocks, 0);
+    pack_panel(rest, (k - k_blocks, columns), width, &mut to[k_blocks * width..], E::wide);
 }
 
 /// Writes the `rows` × `k` matrix `from` as panels of `height` rows. Rows that are missing in the

@@ -73,8 +73,20 @@ pub trait Vector: Copy {
     unsafe fn mul_add(self, factor: Self, term: Self) -> Self;
     /// The greater of the two; `other` where either is NaN.
     unsafe fn max(self, other: Self) -> Self;
+    /// The lesser of the two; `other` where either is NaN.
+    unsafe fn min(self, other: Self) -> Self;
     /// Lane by lane, `yes` where `self < other`, else `no`.
     unsafe fn if_less(self, other: Self, yes: Self, no: Self) -> Self;
+    /// Asks for the cache line at an address, which may be anywhere, to be fetched.
+    unsafe fn prefetch(at: *const Self::Scalar);
+    /// Writes the `LANES` × `LANES` block at `from` transposed to `to`. `row` and `to_row` are the
+    /// distances from one row to the next; all of both blocks is valid, and they do not overlap.
+    unsafe fn transpose(
+        from: *const Self::Scalar,
+        row: usize,
+        to: *mut Self::Scalar,
+        to_row: usize,
+    );
     /// 2ⁿ of whole numbers n whose power is a normal number.
     unsafe fn power_of_two(self) -> Self;
 }
@@ -125,6 +137,34 @@ lanes!(f64, Portable<f64, 2>, std::arch::x86_64::__m256d);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Transpose;
+
+    impl<R: Real> Kernel<R> for Transpose {
+        type Output = ();
+        #[inline(always)]
+        unsafe fn run<V: Vector<Scalar = R>>(self) {
+            let n = V::LANES;
+            let (row, to_row) = (n + 3, n + 1);
+            let from: Vec<R> = (0..n * row).map(|i| R::from_f64(i as f64)).collect();
+            let mut to = vec![R::zero(); n * to_row];
+            // SAFETY: the caller vouches for the instruction set, the buffers have `n` rows.
+            unsafe { V::transpose(from.as_ptr(), row, to.as_mut_ptr(), to_row) };
+            for i in 0..n {
+                for j in 0..n {
+                    assert!(to[j * to_row + i] == from[i * row + j]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_transposed() {
+        for isa in Isa::all() {
+            f32::vectorized(isa, Transpose);
+            f64::vectorized(isa, Transpose);
+        }
+    }
 
     #[test]
     fn the_best_set_is_one_of_them() {

@@ -57,8 +57,23 @@ impl<R: Real + Bits, const N: usize> Vector for Portable<R, N> {
         self.zip(other, |a, b| if a > b { a } else { b })
     }
     #[inline(always)]
+    unsafe fn min(self, other: Self) -> Self {
+        self.zip(other, |a, b| if a < b { a } else { b })
+    }
+    #[inline(always)]
+    unsafe fn prefetch(_: *const R) {}
+    #[inline(always)]
     unsafe fn if_less(self, other: Self, yes: Self, no: Self) -> Self {
         Portable(std::array::from_fn(|i| if self.0[i] < other.0[i] { yes.0[i] } else { no.0[i] }))
+    }
+    #[inline(always)]
+    unsafe fn transpose(from: *const R, row: usize, to: *mut R, to_row: usize) {
+        for i in 0..N {
+            for j in 0..N {
+                // SAFETY: the caller vouches for both blocks.
+                unsafe { *to.add(j * to_row + i) = *from.add(i * row + j) }
+            }
+        }
     }
     #[inline(always)]
     unsafe fn power_of_two(self) -> Self {
