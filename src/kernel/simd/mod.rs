@@ -87,7 +87,7 @@ pub trait Vector: Copy {
         to: *mut Self::Scalar,
         to_row: usize,
     );
-    /// 2ⁿ of whole numbers n whose power is a normal number.
+    /// 2ⁿ of n + [`Exp::ROUND`], for whole n whose power is a normal number: the lowest bits hold n.
     unsafe fn power_of_two(self) -> Self;
 }
 
