@@ -165,13 +165,16 @@ mod tests {
         (f64::from(actual) - exact).abs() / unit
     }
 
+    /// Between the arguments that are tried, in their bits.
+    const STEP: u32 = if cfg!(debug_assertions) { 99_991 } else { 997 };
+
     #[test]
     fn exp_is_within_2_ulp_over_the_whole_range() {
         for isa in Isa::all() {
             let mut worst = 0f64;
-            for base in (0..=u32::MAX).step_by(8 * 997) {
+            for base in (0..=u32::MAX).step_by(8 * STEP as usize) {
                 let x: [f32; 8] =
-                    std::array::from_fn(|i| f32::from_bits(base.wrapping_add(i as u32 * 997)));
+                    std::array::from_fn(|i| f32::from_bits(base.wrapping_add(i as u32 * STEP)));
                 let mut y = x;
                 f32::vectorized(isa, Each(&mut y));
                 for (&x, &y) in x.iter().zip(&y) {

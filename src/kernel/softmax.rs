@@ -5,13 +5,13 @@
 //! is −∞; it weighs exactly 0, whatever it held. A line of hidden entries is all 0 (all −∞ for the
 //! logarithm). A visible NaN spreads over the visible entries of its line.
 
-use super::layout::View;
+use super::exp::exp_of_negative;
+use super::layout::{Layout, View};
 use super::lines::Lines;
-use super::reduce::{line_max, pairwise};
+use super::parallel::for_each_chunk;
 use super::scan::{in_place, map_lines};
+use super::simd::{Isa, Kernel, Lanes, MAX_LANES, Vector};
 use crate::element::{Float, Real};
-use crate::kernel::layout::Layout;
-use crate::kernel::parallel::for_each_chunk;
 use num_traits::{Float as _, Zero};
 
 /// exp(score) / Σ exp(scores) over the visible entries. `keep` must have the sizes of `scores`.
@@ -35,15 +35,8 @@ pub(crate) fn log_softmax<E: Float>(
 }
 
 /// Scores to weights; −∞ is hidden.
-pub(super) fn softmax_line<R: Real>(line: &mut [R]) {
-    let max = line_max(line);
-    if max == R::neg_infinity() {
-        return line.fill(R::zero());
-    }
-    for x in line.iter_mut() {
-        *x = if *x == R::neg_infinity() { R::zero() } else { (*x - max).exp() };
-    }
-    let sum = pairwise(line, &|x| x);
+fn softmax_line<R: Real>(line: &mut [R]) {
+    let (_, sum) = R::vectorized(Isa::best(), Exponentials { line, keep: true });
     for x in line.iter_mut() {
         // 0 / NaN would be NaN: hidden entries stay 0 beside a visible NaN.
         *x = if *x == R::zero() { *x } else { *x / sum };
@@ -51,15 +44,76 @@ pub(super) fn softmax_line<R: Real>(line: &mut [R]) {
 }
 
 fn log_softmax_line<R: Real>(line: &mut [R]) {
-    let max = line_max(line);
-    if max == R::neg_infinity() {
-        return;
-    }
-    let sum = pairwise(line, &|x| if x == R::neg_infinity() { R::zero() } else { (x - max).exp() });
+    let (max, sum) = R::vectorized(Isa::best(), Exponentials { line, keep: false });
     let log = sum.ln();
     for x in line.iter_mut() {
         *x = if *x == R::neg_infinity() { *x } else { *x - max - log };
     }
+}
+
+/// Vectors whose exponentials are added up before they join the sum of the line: long lines then
+/// lose no digits.
+const BLOCK: usize = 64;
+
+/// The exponentials of a line less its maximum, in the place of the scores if asked to `keep` them.
+/// Gives the maximum, NaN aside and 0 where all is hidden, and the sum of the exponentials.
+struct Exponentials<'a, R> {
+    line: &'a mut [R],
+    keep: bool,
+}
+
+impl<R: Real> Kernel<R> for Exponentials<'_, R> {
+    type Output = (R, R);
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<Scalar = R>>(self) -> (R, R) {
+        // What does not fill a vector is filled up with hidden entries.
+        let whole = self.line.len() / V::LANES * V::LANES;
+        let (line, rest) = self.line.split_at_mut(whole);
+        let mut tail = [R::neg_infinity(); MAX_LANES];
+        tail[..rest.len()].copy_from_slice(rest);
+        let tail = &mut tail[..V::LANES];
+        // SAFETY: the instruction set is the caller's; the chunks have `LANES` entries.
+        unsafe {
+            let mut max = V::load(tail.as_ptr()).max(V::splat(R::neg_infinity()));
+            for x in line.chunks_exact(V::LANES) {
+                // A NaN is passed over, and reaches the sum below.
+                max = V::load(x.as_ptr()).max(max);
+            }
+            let max = lanes(max)[..V::LANES].iter().fold(R::neg_infinity(), |m, &x| m.max(x));
+            let max = if max == R::neg_infinity() { R::zero() } else { max };
+            let base = V::splat(max);
+            let mut total = V::splat(R::zero());
+            for block in line.chunks_mut(BLOCK * V::LANES).chain([&mut *tail]) {
+                let mut sum = V::splat(R::zero());
+                for x in block.chunks_exact_mut(V::LANES) {
+                    let weight = exp_of_negative(V::load(x.as_ptr()).sub(base));
+                    sum = sum.add(weight);
+                    if self.keep {
+                        weight.store(x.as_mut_ptr());
+                    }
+                }
+                total = total.add(sum);
+            }
+            if self.keep {
+                rest.copy_from_slice(&tail[..rest.len()]);
+            }
+            (max, lanes(total)[..V::LANES].iter().fold(R::zero(), |sum, &x| sum + x))
+        }
+    }
+}
+
+/// The entries of a vector, the first `LANES` of the result.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`.
+#[inline(always)]
+unsafe fn lanes<V: Vector>(vector: V) -> [V::Scalar; MAX_LANES] {
+    let mut lanes = [V::Scalar::zero(); MAX_LANES];
+    // SAFETY: the caller's; no vector has more lanes.
+    unsafe { vector.store(lanes.as_mut_ptr()) };
+    lanes
 }
 
 /// `f` of every line, in which hidden entries are −∞.
@@ -154,6 +208,19 @@ mod tests {
         let x = [200f32, f32::NAN, 200.0, f32::INFINITY, 0.0];
         let keep = [true, false, true, false, true];
         assert_eq!(softmax(row(&x), 0, Some(row(&keep))), [0.5, 0.0, 0.5, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn long_rows_keep_their_digits_on_every_length() {
+        let mut rng = Rng::new(13);
+        for n in (1..40).chain([50_257]) {
+            let x = rng.values::<f32>(n);
+            let scores: Vec<f64> = x.iter().map(|&x| f64::from(x)).collect();
+            let weights = softmax(row(&x), 0, None);
+            for (actual, expected) in weights.iter().zip(slow(&scores, &vec![true; n])) {
+                assert!((f64::from(*actual) - expected).abs() <= 4e-7 * expected);
+            }
+        }
     }
 
     #[test]

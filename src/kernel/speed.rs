@@ -3,6 +3,8 @@
 use super::attention::{Band, Mask, attention};
 use super::gemm::{gemm, gemm_packed, pack_b};
 use super::layout::View;
+use super::norm::layer_norm;
+use super::softmax::softmax;
 use super::testing::Rng;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -87,6 +89,21 @@ fn speed_of_attention() {
             let name = format!("{batch} x {heads} x {len} x {d} causal {causal}");
             rate(&name, operations, || attention(black_box(q), k, v, 0.125, &mask, &mut out));
         }
+    }
+}
+
+#[test]
+#[ignore = "measures"]
+fn speed_of_softmax() {
+    let mut rng = Rng::new(3);
+    for dims in [[256, 64, 64], [12, 512, 512], [1, 1, 50257]] {
+        let x = rng.block::<f32>(&dims);
+        rate(&format!("softmax {dims:?}"), x.data.len(), || {
+            black_box(softmax(black_box(x.view()), 2, None));
+        });
+        rate(&format!("layer norm {dims:?}"), x.data.len(), || {
+            black_box(layer_norm(black_box(x.view()), dims[2], 1e-5, None, None));
+        });
     }
 }
 

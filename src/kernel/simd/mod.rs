@@ -50,6 +50,9 @@ impl Isa {
     }
 }
 
+/// The most lanes that a vector of any set has.
+pub(crate) const MAX_LANES: usize = 16;
+
 /// A fixed number of numbers on which an instruction set works at once.
 ///
 /// # Safety
