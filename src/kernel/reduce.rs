@@ -77,7 +77,7 @@ pub(crate) fn variance<E: Float>(view: View<E>, at: usize) -> Vec<E> {
 
 /// −∞ for an empty axis; NaN where the line has one.
 pub(crate) fn max<E: Float>(view: View<E>, at: usize) -> Vec<E> {
-    wide_lines(view, at, |line| line_max(line))
+    wide_lines(view, at, line_max)
 }
 
 /// +∞ for an empty axis; NaN where the line has one.

@@ -11,14 +11,14 @@ use super::lines::Lines;
 use super::parallel::for_each_chunk;
 use super::scan::{in_place, map_lines};
 use super::simd::{Isa, Kernel, Lanes, MAX_LANES, Vector};
-use crate::element::{Float, Real};
+use crate::element::Float;
 use num_traits::{Float as _, Zero};
 
 /// exp(score) / Σ exp(scores) over the visible entries. `keep` must have the sizes of `scores`.
 pub(crate) fn softmax<E: Float>(scores: View<E>, at: usize, keep: Option<View<bool>>) -> Vec<E> {
+    let isa = Isa::best();
     visible_lines(scores, at, keep, |line, out| {
-        softmax_line(line);
-        out.iter_mut().zip(&*line).for_each(|(out, &x)| *out = E::narrow(x));
+        E::Wide::vectorized(isa, Softmax { line, out, logarithm: false });
     })
 }
 
@@ -28,26 +28,38 @@ pub(crate) fn log_softmax<E: Float>(
     at: usize,
     keep: Option<View<bool>>,
 ) -> Vec<E> {
+    let isa = Isa::best();
     visible_lines(scores, at, keep, |line, out| {
-        log_softmax_line(line);
-        out.iter_mut().zip(&*line).for_each(|(out, &x)| *out = E::narrow(x));
+        E::Wide::vectorized(isa, Softmax { line, out, logarithm: true });
     })
 }
 
-/// Scores to weights; −∞ is hidden.
-fn softmax_line<R: Real>(line: &mut [R]) {
-    let (_, sum) = R::vectorized(Isa::best(), Exponentials { line, keep: true });
-    for x in line.iter_mut() {
-        // 0 / NaN would be NaN: hidden entries stay 0 beside a visible NaN.
-        *x = if *x == R::zero() { *x } else { *x / sum };
-    }
+/// One line, in which hidden scores are −∞, to its weights or their logarithms.
+struct Softmax<'a, E: Float> {
+    line: &'a mut [E::Wide],
+    out: &'a mut [E],
+    logarithm: bool,
 }
 
-fn log_softmax_line<R: Real>(line: &mut [R]) {
-    let (max, sum) = R::vectorized(Isa::best(), Exponentials { line, keep: false });
-    let log = sum.ln();
-    for x in line.iter_mut() {
-        *x = if *x == R::neg_infinity() { *x } else { *x - max - log };
+impl<E: Float> Kernel<E::Wide> for Softmax<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<Scalar = E::Wide>>(self) {
+        let (hidden, zero) = (E::Wide::neg_infinity(), E::Wide::zero());
+        // SAFETY: the instruction set is the caller's.
+        let (max, sum) = unsafe { exponentials::<V>(self.line, !self.logarithm) };
+        if self.logarithm {
+            let log = sum.ln();
+            for (out, &x) in self.out.iter_mut().zip(&*self.line) {
+                *out = E::narrow(if x == hidden { x } else { x - max - log });
+            }
+        } else {
+            for (out, &x) in self.out.iter_mut().zip(&*self.line) {
+                // 0 / NaN would be NaN: hidden entries stay 0 beside a visible NaN.
+                *out = E::narrow(if x == zero { x } else { x / sum });
+            }
+        }
     }
 }
 
@@ -57,49 +69,44 @@ const BLOCK: usize = 64;
 
 /// The exponentials of a line less its maximum, in the place of the scores if asked to `keep` them.
 /// Gives the maximum, NaN aside and 0 where all is hidden, and the sum of the exponentials.
-struct Exponentials<'a, R> {
-    line: &'a mut [R],
-    keep: bool,
-}
-
-impl<R: Real> Kernel<R> for Exponentials<'_, R> {
-    type Output = (R, R);
-
-    #[inline(always)]
-    unsafe fn run<V: Vector<Scalar = R>>(self) -> (R, R) {
-        // What does not fill a vector is filled up with hidden entries.
-        let whole = self.line.len() / V::LANES * V::LANES;
-        let (line, rest) = self.line.split_at_mut(whole);
-        let mut tail = [R::neg_infinity(); MAX_LANES];
-        tail[..rest.len()].copy_from_slice(rest);
-        let tail = &mut tail[..V::LANES];
-        // SAFETY: the instruction set is the caller's; the chunks have `LANES` entries.
-        unsafe {
-            let mut max = V::load(tail.as_ptr()).max(V::splat(R::neg_infinity()));
-            for x in line.chunks_exact(V::LANES) {
-                // A NaN is passed over, and reaches the sum below.
-                max = V::load(x.as_ptr()).max(max);
-            }
-            let max = lanes(max)[..V::LANES].iter().fold(R::neg_infinity(), |m, &x| m.max(x));
-            let max = if max == R::neg_infinity() { R::zero() } else { max };
-            let base = V::splat(max);
-            let mut total = V::splat(R::zero());
-            for block in line.chunks_mut(BLOCK * V::LANES).chain([&mut *tail]) {
-                let mut sum = V::splat(R::zero());
-                for x in block.chunks_exact_mut(V::LANES) {
-                    let weight = exp_of_negative(V::load(x.as_ptr()).sub(base));
-                    sum = sum.add(weight);
-                    if self.keep {
-                        weight.store(x.as_mut_ptr());
-                    }
-                }
-                total = total.add(sum);
-            }
-            if self.keep {
-                rest.copy_from_slice(&tail[..rest.len()]);
-            }
-            (max, lanes(total)[..V::LANES].iter().fold(R::zero(), |sum, &x| sum + x))
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`.
+#[inline(always)]
+unsafe fn exponentials<V: Vector>(line: &mut [V::Scalar], keep: bool) -> (V::Scalar, V::Scalar) {
+    let (hidden, zero) = (V::Scalar::neg_infinity(), V::Scalar::zero());
+    // What does not fill a vector is filled up with hidden entries.
+    let (line, rest) = line.split_at_mut(line.len() / V::LANES * V::LANES);
+    let mut tail = [hidden; MAX_LANES];
+    tail[..rest.len()].copy_from_slice(rest);
+    let tail = &mut tail[..V::LANES];
+    // SAFETY: the instruction set is the caller's; the chunks have `LANES` entries.
+    unsafe {
+        let mut max = V::load(tail.as_ptr()).max(V::splat(hidden));
+        for x in line.chunks_exact(V::LANES) {
+            // A NaN is passed over, and reaches the sum below.
+            max = V::load(x.as_ptr()).max(max);
         }
+        let max = lanes(max)[..V::LANES].iter().fold(hidden, |m, &x| m.max(x));
+        let max = if max == hidden { zero } else { max };
+        let base = V::splat(max);
+        let mut total = V::splat(zero);
+        for block in line.chunks_mut(BLOCK * V::LANES).chain([&mut *tail]) {
+            let mut sum = V::splat(zero);
+            for x in block.chunks_exact_mut(V::LANES) {
+                let weight = exp_of_negative(V::load(x.as_ptr()).sub(base));
+                sum = sum.add(weight);
+                if keep {
+                    weight.store(x.as_mut_ptr());
+                }
+            }
+            total = total.add(sum);
+        }
+        if keep {
+            rest.copy_from_slice(&tail[..rest.len()]);
+        }
+        (max, lanes(total)[..V::LANES].iter().fold(zero, |sum, &x| sum + x))
     }
 }
 

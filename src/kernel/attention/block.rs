@@ -26,7 +26,8 @@ use std::ops::Range;
 
 /// Keys in a block: with the scores of 64 queries, near the size of the first-level cache.
 pub(super) const KEYS: usize = 96;
-/// Rows of V further apart than this many bytes crowd into few cache sets: they are packed.
+/// Rows of V further apart than this many bytes crowd into few cache sets: they are packed, unless
+/// they are used only once.
 const FAR: usize = 512;
 
 /// One head and a block of its queries. The matrices are checked to lie within their buffers: `q` for
@@ -229,7 +230,8 @@ impl<E: Float> Attend<'_, E> {
     ) {
         let (step, width, queries) = (columns::<V>(), state.width, self.queries.len());
         let row = self.dv.next_multiple_of(step);
-        let near = self.v.column == 1 && self.v.row * size_of::<E>() <= FAR;
+        let near = self.v.row * size_of::<E>() <= FAR || queries <= V::ROWS;
+        let near = near && self.v.column == 1;
         let in_place = E::as_wide(self.v.data).filter(|_| near && self.dv.is_multiple_of(step));
         if in_place.is_none() {
             // SAFETY: the instruction set is the caller's.

@@ -7,7 +7,7 @@ use super::Vector;
 use crate::element::Real;
 
 #[derive(Clone, Copy)]
-pub struct Portable<R, const N: usize>([R; N]);
+pub(super) struct Portable<R, const N: usize>([R; N]);
 
 impl<R: Real, const N: usize> Portable<R, N> {
     #[inline(always)]
@@ -81,7 +81,7 @@ impl<R: Real + Bits, const N: usize> Vector for Portable<R, N> {
 }
 
 /// A number whose bits can be set.
-pub trait Bits {
+pub(super) trait Bits {
     /// 2ⁿ of n + 1.5 · 2ᵈ, d the digits of the type: n moves, biased, from the lowest bits to the
     /// exponent.
     fn power_of_two(self) -> Self;
