@@ -1,9 +1,10 @@
 //! Floats from the bytes of a file, in pieces: a tensor is never in memory twice.
 
+use super::unreadable;
 use crate::element::Float;
 use half::{bf16, f16};
 use safetensors::Dtype;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Read, Seek, SeekFrom};
 
 /// Bytes read at a time; a multiple of every element's size.
 const PIECE: usize = 1 << 16;
@@ -26,19 +27,18 @@ impl Runs {
         if self.runs == 0 || self.length == 0 {
             return Ok(());
         }
-        let failed = |error: io::Error| error.to_string();
         let gap = i64::try_from(self.step - self.length).map_err(|error| error.to_string())?;
         let mut file = BufReader::with_capacity(PIECE, file);
-        file.seek(SeekFrom::Start(self.start)).map_err(failed)?;
+        file.seek(SeekFrom::Start(self.start)).map_err(unreadable)?;
         let mut piece = vec![0; PIECE.min(self.length)];
         for run in 0..self.runs {
             if run > 0 {
-                file.seek_relative(gap).map_err(failed)?;
+                file.seek_relative(gap).map_err(unreadable)?;
             }
             let mut left = self.length;
             while left > 0 {
                 let piece = &mut piece[..PIECE.min(left)];
-                file.read_exact(piece).map_err(failed)?;
+                file.read_exact(piece).map_err(unreadable)?;
                 each(piece)?;
                 left -= piece.len();
             }

@@ -1,7 +1,7 @@
 //! The header of a safetensors file, read without trusting it.
 
-use super::quoted;
 use super::table::{Table, Value};
+use super::{quoted, unreadable};
 use safetensors::tensor::TensorInfo;
 use std::fs::File;
 use std::io::Read;
@@ -22,7 +22,7 @@ pub(super) type Header = (Vec<(String, TensorInfo)>, u64);
 /// Reads and checks the header: the data of the tensors follow one another without gaps and end with
 /// the file. The message of a refusal lacks the path.
 pub(super) fn read(file: &mut File) -> Result<Header, String> {
-    let facts = file.metadata().map_err(|error| error.to_string())?;
+    let facts = file.metadata().map_err(unreadable)?;
     if facts.is_dir() {
         return Err("expected a safetensors file, found a directory".into());
     }
@@ -33,7 +33,7 @@ pub(super) fn read(file: &mut File) -> Result<Header, String> {
         ));
     }
     let mut first = [0; 8];
-    file.read_exact(&mut first).map_err(|error| error.to_string())?;
+    file.read_exact(&mut first).map_err(unreadable)?;
     if POINTER.starts_with(&first) {
         return Err(IS_POINTER.into());
     }
@@ -45,7 +45,7 @@ pub(super) fn read(file: &mut File) -> Result<Header, String> {
         ));
     }
     let mut text = vec![0; usize::try_from(header).map_err(|error| error.to_string())?];
-    file.read_exact(&mut text).map_err(|error| error.to_string())?;
+    file.read_exact(&mut text).map_err(unreadable)?;
     let Table::<TensorInfo>(mut entries) = serde_json::from_slice(&text)
         .map_err(|error| format!("the header is no table of tensors: {error}"))?;
     entries.sort_by_key(|(_, info)| info.data_offsets);

@@ -1,8 +1,8 @@
 //! The index of a model in several files.
 
 use super::header::{IS_POINTER, LONGEST, POINTER};
-use super::quoted;
 use super::table::{Table, Value};
+use super::{quoted, unreadable};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::path::Path;
 pub(super) fn read(path: &Path) -> Result<Vec<(String, String)>, String> {
     let file = File::open(path).map_err(|error| format!("cannot be opened: {error}"))?;
     let mut text = Vec::new();
-    file.take(LONGEST + 1).read_to_end(&mut text).map_err(|error| error.to_string())?;
+    file.take(LONGEST + 1).read_to_end(&mut text).map_err(unreadable)?;
     if text.starts_with(POINTER) {
         return Err(IS_POINTER.into());
     }

@@ -154,7 +154,9 @@ impl<'r> Checkpoint<'r> {
                 None => "belongs to no parameter".to_owned(),
                 Some((of, parts)) => match first_gap(*of, parts) {
                     None => continue,
-                    Some(at) => format!("its entries from {at} on belong to no parameter"),
+                    Some(gap) => {
+                        format!("entries {} to {} belong to no parameter", gap.start, gap.end - 1)
+                    }
                 },
             };
             if !(self.extra)(key) {
@@ -180,10 +182,15 @@ impl<'r> Checkpoint<'r> {
     }
 }
 
-/// The first of `of` entries that is in none of `parts`.
-fn first_gap(of: usize, parts: &mut [Range<usize>]) -> Option<usize> {
+/// The first of `of` entries that are in none of `parts`.
+fn first_gap(of: usize, parts: &mut [Range<usize>]) -> Option<Range<usize>> {
     parts.sort_unstable_by_key(|part| part.start);
-    let end =
-        parts.iter().fold(0, |end, part| if part.start > end { end } else { end.max(part.end) });
-    (end < of).then_some(end)
+    let mut end = 0;
+    for part in parts.iter().chain([&(of..of)]) {
+        if part.start > end {
+            return Some(end..part.start);
+        }
+        end = end.max(part.end);
+    }
+    None
 }

@@ -15,6 +15,11 @@ pub use load::{Checkpoint, Loaded};
 pub use save::save_tensors;
 pub use source::{Source, WeightLayout};
 
+/// Why a file could not be read.
+fn unreadable(error: std::io::Error) -> String {
+    format!("cannot be read: {error}")
+}
+
 /// A key in quotes; of one that no person wrote, the beginning.
 fn quoted(key: &str) -> String {
     const LONGEST: usize = 200;

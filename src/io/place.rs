@@ -41,7 +41,7 @@ impl Place {
                 return Err(format!("expected a part below {of}, found part {index}"));
             }
             if dims.is_empty() {
-                return Err(format!("expected one number, found part {index} of {of}"));
+                return Err(format!("expected all of a single number, found part {index} of {of}"));
             }
         }
         let along = usize::from(projection && layout == WeightLayout::InOut);
