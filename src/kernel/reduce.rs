@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(min(view, 1), [f32::INFINITY; 2]);
         assert!(mean(view, 1).iter().chain(&variance(view, 1)).all(|x| x.is_nan()));
         assert_eq!(argmax(view, 1), [0; 2]);
-        assert_eq!(sum(view, 0), []);
+        assert_eq!(sum(view, 0), [0.0; 0]);
     }
 
     #[test]

@@ -2,5 +2,6 @@
 //! less than linking twenty.
 
 mod fixtures;
+mod io;
 mod map_atoms;
 mod sentence_similarity;
