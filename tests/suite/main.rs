@@ -3,4 +3,11 @@
 
 mod fixtures;
 mod map_atoms;
+mod masks;
+mod onnx;
+mod oracle;
 mod sentence_similarity;
+mod torch_layers;
+mod torch_mha;
+mod torch_norms;
+mod torch_sdpa;
