@@ -1,11 +1,13 @@
 //! The one integration-test binary, a module per topic: linking one program costs
 //! less than linking twenty.
 
+mod cases;
 mod fixtures;
 mod map_atoms;
 mod masks;
 mod onnx;
 mod oracle;
+mod random;
 mod sentence_similarity;
 mod torch_layers;
 mod torch_mha;
