@@ -7,6 +7,7 @@ mod map_atoms;
 mod masks;
 mod onnx;
 mod oracle;
+mod properties;
 mod random;
 mod sentence_similarity;
 mod torch_layers;
