@@ -3,13 +3,13 @@
 //! The draws are the same in every run; `PROPTEST_RNG_SEED` and `PROPTEST_CASES` give
 //! others, and more.
 
-// mod batches;
+mod batches;
 // mod empty;
 // mod hidden;
-// mod loops;
-// mod rearranged;
+mod loops;
+mod rearranged;
 mod strided;
-// mod threads;
+mod threads;
 
 use proptest::test_runner::{Config, RngSeed};
 use shapeproof::{Axis, Element, Shape, Tensor, axis, try_stack};
