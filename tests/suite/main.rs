@@ -1,6 +1,8 @@
 //! The one integration-test binary, a module per topic: linking one program costs
 //! less than linking twenty.
 
+#![allow(clippy::type_complexity, reason = "shapes name their axes where they stand")]
+
 mod cases;
 mod fixtures;
 mod map_atoms;

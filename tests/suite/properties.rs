@@ -4,8 +4,8 @@
 //! others, and more.
 
 mod batches;
-// mod empty;
-// mod hidden;
+mod empty;
+mod hidden;
 mod loops;
 mod rearranged;
 mod strided;

@@ -113,7 +113,7 @@ fn binary<E: Float>([b, s, m]: [usize; 3], seed: u64) {
     same("where_or", &row, |row| found(&x.where_or(&keep, row)));
     same_but_for("where_or", &keep, false, |keep| found(&x.where_or(keep, &row)));
     same_but_for("and", &keep, true, |keep| keep.and(keep).or(&keep.not()).bits());
-    same("==", &x, |x| (vec![usize::from(*x == *x), usize::from(*x == y)], Vec::new()));
+    same("==", &x, |x| (vec![usize::from(*x == x.packed()), usize::from(*x == y)], Vec::new()));
     same("all_close", &x, |x| (vec![usize::from(x.all_close(&y, 0.5, 0.5))], Vec::new()));
 }
 
