@@ -93,7 +93,9 @@ impl Parts {
         let parts = self.values.len();
         match self.values.get_mut(index) {
             Some(slot @ None) if of == parts => *slot = Some(value),
-            _ => return Err(format!("part {index} of {of} is taken, or the key has {parts} parts")),
+            _ => {
+                return Err(format!("part {index} of {of} is taken, or the key has {parts} parts"));
+            }
         }
         Ok(())
     }
