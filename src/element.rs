@@ -1,5 +1,6 @@
 //! What a tensor holds: `f32`, `f64`, booleans for masks, integers for tokens.
 
+use crate::kernel::simd::Lanes;
 use num_traits::NumAssign;
 use std::fmt::Debug;
 
@@ -38,6 +39,9 @@ pub trait Float: Element {
     fn wide(self) -> Self::Wide;
     /// Rounds a computed value to the element.
     fn narrow(value: Self::Wide) -> Self;
+    /// Elements as the kernels compute with them, where that takes no conversion.
+    #[doc(hidden)]
+    fn as_wide(elements: &[Self]) -> Option<&[Self::Wide]>;
     /// Rounds an `f64` to the element.
     fn from_f64(value: f64) -> Self;
     /// The element as an `f64`.
@@ -46,7 +50,7 @@ pub trait Float: Element {
 
 /// What kernels compute in.
 #[doc(hidden)]
-pub trait Real: Float<Wide = Self> + num_traits::Float + NumAssign {}
+pub trait Real: Float<Wide = Self> + num_traits::Float + NumAssign + Lanes {}
 
 /// An element that can count: a token, a position, an index.
 #[diagnostic::on_unimplemented(
@@ -93,6 +97,9 @@ impl Float for f32 {
     fn narrow(value: f32) -> f32 {
         value
     }
+    fn as_wide(elements: &[f32]) -> Option<&[f32]> {
+        Some(elements)
+    }
     #[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is what is asked for")]
     fn from_f64(value: f64) -> f32 {
         value as f32
@@ -109,6 +116,9 @@ impl Float for f64 {
     }
     fn narrow(value: f64) -> f64 {
         value
+    }
+    fn as_wide(elements: &[f64]) -> Option<&[f64]> {
+        Some(elements)
     }
     fn from_f64(value: f64) -> f64 {
         value

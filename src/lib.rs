@@ -1,4 +1,4 @@
-//! Multi-head attention whose shapes the compiler proves.
+#![doc = include_str!("../README.md")]
 
 mod attention;
 mod axis;
@@ -9,21 +9,23 @@ mod io;
 mod kernel;
 mod nn;
 mod ops;
+pub mod prelude;
 mod shape;
 mod size;
 mod tensor;
 
 pub use attention::*;
 pub use axis::*;
-pub use element::{Element, Float, Index};
-pub use error::{Error, Result};
+pub use element::*;
+pub use error::*;
 pub use io::*;
 pub use nn::*;
-pub use ops::{Activation, Order, try_stack};
+pub use ops::*;
 pub use shape::*;
 pub use size::*;
-pub use tensor::{AnyTensor, FloatTensor, Generator, Tensor};
+pub use tensor::*;
 
+/// What this crate's macros use.
 #[doc(hidden)]
 pub mod __private {
     pub use generativity::make_guard;

@@ -1,12 +1,13 @@
 //! The multi-head attention layer.
 
-use super::{AttentionBias, Explanation, MaskFor, scaled::Attention};
-use crate::axis::{Axis, Batch, HeadDim, Heads, Key, Model, Query, Seq};
+use super::scaled::{Attention, scores};
+use super::{AttentionBias, Explanation, MaskFor, MaskParts};
+use crate::axis::{Axis, Batch, Heads, Key, Model, Query, Seq};
 use crate::element::Float;
 use crate::kernel::index::concat;
 use crate::nn::{Bias, BiasKind, Linear, Mode, Module, Packing, apply};
 use crate::parameters;
-use crate::size::{DivisibleBy, HeadDimOf, Size, Static};
+use crate::size::{DivisibleBy, Size, Static};
 use crate::tensor::{AnyTensor, Generator, Tensor};
 use std::marker::PhantomData;
 
@@ -15,7 +16,8 @@ use std::marker::PhantomData;
 ///
 /// `M` is the model width (d_model), `H` the number of heads (h), `KM` and `VM` the widths of what
 /// keys and values are projected from, `B` which projections have a bias ([`AttentionBias`]). One
-/// head is M/H wide (d_k = d_v); that H divides M is a bound of every constructor and method.
+/// head is M/H wide (d_k = d_v). That H divides M is a bound of every constructor, so a layer that
+/// exists obeys it.
 ///
 /// Head h has features h · M/H to (h + 1) · M/H − 1 of its projections.
 ///
@@ -60,7 +62,7 @@ pub struct MultiHeadAttention<M, H, KM = M, VM = KM, B: AttentionBias = Bias, E 
     packing: Packing<E>,
 }
 
-impl<M: DivisibleBy<H>, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float> Module
+impl<M: Size, H, KM: Size, VM: Size, B: AttentionBias, E: Float> Module
     for MultiHeadAttention<M, H, KM, VM, B, E>
 {
     parameters!(q as "q_proj", k as "k_proj", v as "v_proj", out as "out_proj");
@@ -69,9 +71,6 @@ impl<M: DivisibleBy<H>, H: Static, KM: Static, VM: Static, B: AttentionBias, E: 
 /// An output, and the attention weights of each head.
 type WithWeights<B, H, Q, K, M, E> =
     (Tensor<(Batch<B>, Seq<Q>, Model<M>), E>, Tensor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E>);
-
-/// Queries or their like, by head.
-type ByHead<B, H, S, D, E> = Tensor<(Batch<B>, Heads<H>, S, HeadDim<D>), E>;
 
 impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, B, E> {
     /// A layer of zeros, to be loaded.
@@ -113,48 +112,6 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         MultiHeadAttention { q, k, v, out, heads: PhantomData, packing: Packing::default() }
     }
 
-    /// Cross attention: queries from `x`, keys from `key`, values from `value`.
-    ///
-    /// # Compile errors
-    /// `cross_keys_and_values_must_have_one_length`, `cross_value_must_fit_its_width`.
-    pub fn cross<Z: Size, Q: Size, K: Size>(
-        &self,
-        x: &Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>,
-        key: &Tensor<(Batch<Z>, Seq<K>, Model<KM>), E>,
-        value: &Tensor<(Batch<Z>, Seq<K>, Model<VM>), E>,
-        mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<Q>, Key<K>), E>,
-        mode: &mut impl Mode,
-    ) -> Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>
-    where
-        M: DivisibleBy<H>,
-        H: Static,
-        KM: Static,
-        VM: Static,
-    {
-        let (q, k, v) = self.project(x, key, value, mode);
-        self.project_out(&Attention::new().apply(&q, &k, &v, mask), mode)
-    }
-
-    /// As [`cross`](Self::cross), with the attention weights of each head.
-    pub fn cross_with_weights<Z: Size, Q: Size, K: Size>(
-        &self,
-        x: &Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>,
-        key: &Tensor<(Batch<Z>, Seq<K>, Model<KM>), E>,
-        value: &Tensor<(Batch<Z>, Seq<K>, Model<VM>), E>,
-        mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<Q>, Key<K>), E>,
-        mode: &mut impl Mode,
-    ) -> WithWeights<Z, H, Q, K, M, E>
-    where
-        M: DivisibleBy<H>,
-        H: Static,
-        KM: Static,
-        VM: Static,
-    {
-        let (q, k, v) = self.project(x, key, value, mode);
-        let (y, weights) = Attention::new().apply_with_weights(&q, &k, &v, mask);
-        (self.project_out(&y, mode), weights)
-    }
-
     /// What each step from the projections to the merged heads reads, makes and costs, without
     /// running any of it.
     ///
@@ -173,7 +130,7 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         key: Seq<K>,
     ) -> Explanation
     where
-        M: DivisibleBy<H>,
+        M: Static,
         H: Static,
         KM: Static,
         VM: Static,
@@ -181,45 +138,70 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         let [z, q, k] = [batch.size().get(), query.size().get(), key.size().get()];
         Explanation::of_multi_head([z, q, k], [M::N, H::N, KM::N, VM::N], size_of::<E>())
     }
+}
 
-    #[allow(clippy::type_complexity, reason = "queries, keys and values")]
+impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
+    MultiHeadAttention<M, H, KM, VM, B, E>
+{
+    /// Cross attention: queries from `x`, keys from `key`, values from `value`.
+    ///
+    /// # Compile errors
+    /// `cross_keys_and_values_must_have_one_length`, `cross_value_must_fit_its_width`.
+    pub fn cross<Z: Size, Q: Size, K: Size>(
+        &self,
+        x: &Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>,
+        key: &Tensor<(Batch<Z>, Seq<K>, Model<KM>), E>,
+        value: &Tensor<(Batch<Z>, Seq<K>, Model<VM>), E>,
+        mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<Q>, Key<K>), E>,
+        mode: &mut impl Mode,
+    ) -> Tensor<(Batch<Z>, Seq<Q>, Model<M>), E> {
+        let [q, k, v] = self.project(x, key, value, mode);
+        let mask = MaskParts::of(&mask, scores(&q, &k));
+        self.project_out(x, Attention::new().run(&q, &k, &v, &mask), mode)
+    }
+
+    /// As [`cross`](Self::cross), with the attention weights of each head.
+    pub fn cross_with_weights<Z: Size, Q: Size, K: Size>(
+        &self,
+        x: &Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>,
+        key: &Tensor<(Batch<Z>, Seq<K>, Model<KM>), E>,
+        value: &Tensor<(Batch<Z>, Seq<K>, Model<VM>), E>,
+        mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<Q>, Key<K>), E>,
+        mode: &mut impl Mode,
+    ) -> WithWeights<Z, H, Q, K, M, E> {
+        let [q, k, v] = self.project(x, key, value, mode);
+        let mask = MaskParts::of(&mask, scores(&q, &k));
+        let (y, weights) = Attention::new().run_with_weights(&q, &k, &v, &mask);
+        let shape = (x.shape().0, Heads(H::default()), Query(x.shape().1.0), Key(key.shape().1.0));
+        (self.project_out(x, y, mode), Tensor::typed(shape, weights))
+    }
+
+    /// Queries, keys and values by head.
     fn project<Z: Size, Q: Size, K: Size>(
         &self,
         x: &Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>,
         key: &Tensor<(Batch<Z>, Seq<K>, Model<KM>), E>,
         value: &Tensor<(Batch<Z>, Seq<K>, Model<VM>), E>,
         mode: &mut impl Mode,
-    ) -> (
-        ByHead<Z, H, Query<Q>, HeadDimOf<M, H>, E>,
-        ByHead<Z, H, Key<K>, HeadDimOf<M, H>, E>,
-        ByHead<Z, H, Key<K>, HeadDimOf<M, H>, E>,
-    )
-    where
-        M: DivisibleBy<H>,
-        H: Static,
-        KM: Static,
-        VM: Static,
-    {
-        let q = self.q.forward(x, mode).rename(Seq, Query).split_heads::<H>();
-        let k = self.k.forward(key, mode).rename(Seq, Key).split_heads::<H>();
-        let v = self.v.forward(value, mode).rename(Seq, Key).split_heads::<H>();
-        (q, k, v)
+    ) -> [AnyTensor<E>; 3] {
+        let q = self.q.forward(x, mode);
+        let (k, v) = (self.k.forward(key, mode), self.v.forward(value, mode));
+        [q.any(), k.any(), v.any()].map(by_head::<H, E>)
     }
 
+    /// The output projection of the merged heads of `y`.
     fn project_out<Z: Size, Q: Size>(
         &self,
-        y: &ByHead<Z, H, Query<Q>, HeadDimOf<M, H>, E>,
+        x: &Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>,
+        y: AnyTensor<E>,
         mode: &mut impl Mode,
-    ) -> Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>
-    where
-        M: DivisibleBy<H>,
-        H: Static,
-    {
-        self.out.forward(&y.merge_heads().rename(Query, Seq), mode)
+    ) -> Tensor<(Batch<Z>, Seq<Q>, Model<M>), E> {
+        let merged = Tensor::typed(x.shape(), y.permuted(&[0, 2, 1, 3]).merged(2));
+        self.out.forward(&merged, mode)
     }
 }
 
-impl<M, H, B: AttentionBias, E: Float> MultiHeadAttention<M, H, M, M, B, E> {
+impl<M: Static, H: Static, B: AttentionBias, E: Float> MultiHeadAttention<M, H, M, M, B, E> {
     /// Self attention: queries, keys and values from `x`, in one matrix product.
     ///
     /// # Compile errors
@@ -229,13 +211,10 @@ impl<M, H, B: AttentionBias, E: Float> MultiHeadAttention<M, H, M, M, B, E> {
         x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
         mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<S>, Key<S>), E>,
         mode: &mut impl Mode,
-    ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E>
-    where
-        M: DivisibleBy<H>,
-        H: Static,
-    {
-        let (q, k, v) = self.project_fused(x, mode);
-        self.project_out(&Attention::new().apply(&q, &k, &v, mask), mode)
+    ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E> {
+        let [q, k, v] = self.project_fused(x.any(), mode);
+        let mask = MaskParts::of(&mask, scores(&q, &k));
+        self.project_out(x, Attention::new().run(&q, &k, &v, &mask), mode)
     }
 
     /// As [`forward`](Self::forward), with the attention weights of each head.
@@ -244,34 +223,19 @@ impl<M, H, B: AttentionBias, E: Float> MultiHeadAttention<M, H, M, M, B, E> {
         x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
         mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<S>, Key<S>), E>,
         mode: &mut impl Mode,
-    ) -> WithWeights<Z, H, S, S, M, E>
-    where
-        M: DivisibleBy<H>,
-        H: Static,
-    {
-        let (q, k, v) = self.project_fused(x, mode);
-        let (y, weights) = Attention::new().apply_with_weights(&q, &k, &v, mask);
-        (self.project_out(&y, mode), weights)
+    ) -> WithWeights<Z, H, S, S, M, E> {
+        let [q, k, v] = self.project_fused(x.any(), mode);
+        let mask = MaskParts::of(&mask, scores(&q, &k));
+        let (y, weights) = Attention::new().run_with_weights(&q, &k, &v, &mask);
+        let (batch, Seq(size), _) = x.shape();
+        let shape = (batch, Heads(H::default()), Query(size), Key(size));
+        (self.project_out(x, y, mode), Tensor::typed(shape, weights))
     }
 
-    /// x · (W_Q | W_K | W_V) as one product, seen as queries, keys and values.
-    #[allow(clippy::type_complexity, reason = "queries, keys and values")]
-    fn project_fused<Z: Size, S: Size>(
-        &self,
-        x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
-        mode: &mut impl Mode,
-    ) -> (
-        ByHead<Z, H, Query<S>, HeadDimOf<M, H>, E>,
-        ByHead<Z, H, Key<S>, HeadDimOf<M, H>, E>,
-        ByHead<Z, H, Key<S>, HeadDimOf<M, H>, E>,
-    )
-    where
-        M: DivisibleBy<H>,
-        H: Static,
-    {
-        let [q, k, v] =
-            [mode.read(&self.q.weight), mode.read(&self.k.weight), mode.read(&self.v.weight)];
-        let packed = self.packing.of(&[q.any(), k.any(), v.any()]);
+    /// x · (W_Q | W_K | W_V) as one product, seen as queries, keys and values by head.
+    fn project_fused(&self, x: &AnyTensor<E>, mode: &mut impl Mode) -> [AnyTensor<E>; 3] {
+        let weights = [&self.q.weight, &self.k.weight, &self.v.weight].map(|w| mode.read(w));
+        let packed = self.packing.of(&weights.each_ref().map(Tensor::any));
         let biases = [
             <B::Query as BiasKind>::get(&self.q.bias).map(|bias| mode.read(bias)),
             <B::Key as BiasKind>::get(&self.k.bias).map(|bias| mode.read(bias)),
@@ -279,21 +243,18 @@ impl<M, H, B: AttentionBias, E: Float> MultiHeadAttention<M, H, M, M, B, E> {
         ];
         let bias = biases.iter().any(Option::is_some).then(|| {
             let zeros = Tensor::zeros_in((Model(M::default()),));
-            let [q, k, v] =
-                biases.each_ref().map(|bias| bias.as_ref().unwrap_or(&zeros).any().view());
-            AnyTensor::from_packed(&[3 * M::N], concat(&[q, k, v], 0))
+            let views = biases.each_ref().map(|bias| bias.as_ref().unwrap_or(&zeros).any().view());
+            AnyTensor::from_packed(&[3 * M::N], concat(&views, 0))
         });
-        let fused = apply(x.any(), &packed, bias.as_ref());
-        let (batch, seq, model) = x.shape();
-        let part = |i: usize| {
-            let layout = fused.layout().sliced(2, i * M::N, M::N);
-            Tensor::typed((batch, seq, model), fused.viewed(layout))
-        };
-        let q = part(0).rename(Seq, Query).split_heads::<H>();
-        (
-            q,
-            part(1).rename(Seq, Key).split_heads::<H>(),
-            part(2).rename(Seq, Key).split_heads::<H>(),
-        )
+        let fused = apply(x, &packed, bias.as_ref());
+        let part = |i: usize| fused.viewed(fused.layout().sliced(2, i * M::N, M::N));
+        [0, 1, 2].map(|i| by_head::<H, E>(&part(i)))
     }
+}
+
+/// (batch, positions, width) as (batch, heads, positions, width / heads). Moves no data.
+fn by_head<H: Static, E: Float>(x: &AnyTensor<E>) -> AnyTensor<E> {
+    // That the heads divide the width, the layer's constructor has proven.
+    let width = x.dims()[2];
+    x.viewed(x.layout().split(2, H::N, width / H::N).permuted(&[0, 2, 1, 3]))
 }

@@ -147,7 +147,7 @@ impl Attention {
 
     /// The output over (batch, heads, queries, value width), laid out so that merging its heads moves
     /// no data.
-    fn run<E: Float>(
+    pub(super) fn run<E: Float>(
         &self,
         queries: &AnyTensor<E>,
         keys: &AnyTensor<E>,
@@ -161,7 +161,7 @@ impl Attention {
     }
 
     /// As `run`, with the weights over (batch, heads, queries, keys).
-    fn run_with_weights<E: Float>(
+    pub(super) fn run_with_weights<E: Float>(
         &self,
         queries: &AnyTensor<E>,
         keys: &AnyTensor<E>,
@@ -185,7 +185,7 @@ impl Attention {
 }
 
 /// The sizes of the scores: batch, heads, queries, keys.
-fn scores<E: Float>(queries: &AnyTensor<E>, keys: &AnyTensor<E>) -> [usize; 4] {
+pub(super) fn scores<E: Float>(queries: &AnyTensor<E>, keys: &AnyTensor<E>) -> [usize; 4] {
     let ([batch, heads, query, _], [.., key, _]) = (queries.dims(), keys.dims()) else {
         unreachable!("queries and keys have four axes")
     };

@@ -8,7 +8,7 @@ use std::ops::Deref;
 /// The most axes a tensor can have.
 pub(crate) const MAX_RANK: usize = 6;
 
-/// Up to [`MAX_RANK`] numbers, one for each axis; reads like a slice.
+/// Up to six numbers, one for each axis; reads like a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dims {
     rank: usize,
@@ -214,13 +214,41 @@ impl Layout {
     }
 
     /// Without the last two axes: where the matrices of a batch start. Needs rank 2 or more.
-    pub(crate) fn at_start(&self) -> Self {
+    pub(crate) fn without_matrix(&self) -> Self {
         let last = self.rank() - 1;
         Layout {
             dims: self.dims.removed(last).removed(last - 1),
             strides: self.strides.removed(last).removed(last - 1),
             offset: self.offset,
         }
+    }
+
+    /// The length that a buffer must have to hold the block.
+    pub(crate) fn extent(&self) -> usize {
+        if self.count() == 0 {
+            return 0;
+        }
+        let last = self.dims.iter().zip(self.strides.iter()).map(|(&n, &stride)| (n - 1) * stride);
+        self.offset + last.sum::<usize>() + 1
+    }
+
+    /// Whether no two elements share a place, as far as can be told axis by axis: each stride must
+    /// pass over all that the smaller strides reach.
+    pub(crate) fn is_injective(&self) -> bool {
+        let mut axes = [(0, 0); MAX_RANK];
+        let axes = &mut axes[..self.rank()];
+        for (i, axis) in axes.iter_mut().enumerate() {
+            *axis = if self.dims[i] > 1 { (self.strides[i], self.dims[i] - 1) } else { (0, 0) };
+        }
+        axes.sort_unstable();
+        let mut reach = 0;
+        for &(stride, steps) in axes.iter().filter(|axis| axis.1 > 0) {
+            if stride <= reach {
+                return false;
+            }
+            reach += stride * steps;
+        }
+        true
     }
 
     /// With axis `at` moved to the end.

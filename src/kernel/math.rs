@@ -3,7 +3,7 @@
 //! Each is safe for every finite argument: where a formula would overflow it is turned so that the
 //! exponential has a negative argument and underflows to 0 instead.
 
-use crate::element::{Float, Real};
+use crate::element::Real;
 
 /// x · Φ(x), where Φ is the standard normal distribution: x/2 · erfc(−x/√2).
 pub(crate) fn gelu<R: Real>(x: R) -> R {

@@ -3,6 +3,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod elementwise;
+mod exp;
 pub(crate) mod gemm;
 pub(crate) mod index;
 pub(crate) mod layout;
@@ -14,6 +15,11 @@ pub(crate) mod parallel;
 pub(crate) mod reduce;
 mod runs;
 pub(crate) mod scan;
+mod scratch;
+pub mod simd;
 pub(crate) mod softmax;
 #[cfg(test)]
+mod speed;
+#[cfg(test)]
 mod testing;
+mod tile;

@@ -14,7 +14,9 @@ use std::cmp::Ordering;
 /// Which element comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
+    /// Smallest first.
     Ascending,
+    /// Largest first.
     Descending,
 }
 

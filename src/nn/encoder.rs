@@ -110,7 +110,9 @@ impl<M: DivisibleBy<H>, H: Static, F: Static, B: AttentionBias, E: Float>
             dropout: config.dropout,
         }
     }
+}
 
+impl<M: Static, H: Static, F: Static, B: AttentionBias, E: Float> EncoderLayer<M, H, F, B, E> {
     /// The layer's output.
     pub fn forward<Z: Size, S: Size>(
         &self,
@@ -162,9 +164,7 @@ impl<M: DivisibleBy<H>, H: Static, F: Static, B: AttentionBias, E: Float>
     }
 }
 
-impl<M: DivisibleBy<H>, H: Static, F: Static, B: AttentionBias, E: Float> Module
-    for EncoderLayer<M, H, F, B, E>
-{
+impl<M: Size, H, F: Size, B: AttentionBias, E: Float> Module for EncoderLayer<M, H, F, B, E> {
     parameters!(attention, attention_norm, feed_forward, feed_forward_norm);
 }
 
@@ -191,7 +191,7 @@ pub struct Encoder<M: Size, H, F, B: AttentionBias = Bias, E = f32> {
     pub norm: Option<LayerNorm<Model<M>, E>>,
 }
 
-impl<M: DivisibleBy<H>, H: Static, F: Static, B: AttentionBias, E: Float> Encoder<M, H, F, B, E> {
+impl<M: Static, H: Static, F: Static, B: AttentionBias, E: Float> Encoder<M, H, F, B, E> {
     /// These layers, one after the other.
     pub fn new(layers: Vec<EncoderLayer<M, H, F, B, E>>) -> Self {
         Encoder { layers, repeats: 1, norm: None }
@@ -241,8 +241,6 @@ impl<M: DivisibleBy<H>, H: Static, F: Static, B: AttentionBias, E: Float> Encode
     }
 }
 
-impl<M: DivisibleBy<H>, H: Static, F: Static, B: AttentionBias, E: Float> Module
-    for Encoder<M, H, F, B, E>
-{
+impl<M: Size, H, F: Size, B: AttentionBias, E: Float> Module for Encoder<M, H, F, B, E> {
     parameters!(layers, norm);
 }

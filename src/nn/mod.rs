@@ -21,8 +21,24 @@ pub use layer_norm::{LayerNorm, Trailing};
 pub use linear::Linear;
 pub(crate) use linear::apply;
 pub use mode::{Infer, Mode, Train};
+pub(crate) use module::fmt_module;
 pub use module::{
     Field, Module, Visitor, VisitorMut, count_parameters, parameters, parameters_mut,
 };
 pub(crate) use packing::Packing;
 pub use parameter::{AnyParameter, Parameter, ParameterId};
+
+use crate::attention::{AttentionBias, MultiHeadAttention};
+use crate::axis::Axis;
+use crate::element::Float;
+use crate::size::Size;
+
+module::debug_as_parameters! {
+    [I: Axis, O: Axis, B: BiasKind, E: Float] Linear<I, O, B, E>;
+    [A: Trailing, E: Float] LayerNorm<A, E>;
+    [V: Axis, M: Axis, E: Float] Embedding<V, M, E>;
+    [M: Size, F: Size, B: BiasKind, E: Float] FeedForward<M, F, B, E>;
+    [M: Size, H, KM: Size, VM: Size, B: AttentionBias, E: Float] MultiHeadAttention<M, H, KM, VM, B, E>;
+    [M: Size, H, F: Size, B: AttentionBias, E: Float] EncoderLayer<M, H, F, B, E>;
+    [M: Size, H, F: Size, B: AttentionBias, E: Float] Encoder<M, H, F, B, E>;
+}

@@ -3,7 +3,9 @@
 use super::{AnyParameter, Parameter};
 use crate::element::Float;
 use crate::shape::Shape;
+use crate::tensor::shape_text;
 use std::collections::HashSet;
+use std::fmt::{self, Formatter};
 
 /// Something with parameters; `parameters!(…)` writes both methods.
 ///
@@ -26,6 +28,10 @@ use std::collections::HashSet;
 /// }
 ///
 /// let mlp = Mlp::<C<4>, C<8>> { up: Linear::zeros(), down: Linear::zeros() };
+/// assert_eq!(
+///     format!("{:?}", mlp.up),
+///     "Linear { weight: (Model 4, Hidden 8) f32, bias: (Hidden 8) f32 }"
+/// );
 /// let names: Vec<_> = parameters(&mlp).into_iter().map(|(name, _)| name).collect();
 /// assert_eq!(names, ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]);
 /// ```
@@ -202,7 +208,7 @@ pub fn parameters<'a, M: Module + ?Sized>(module: &'a M) -> Vec<(String, &'a dyn
     named.list
 }
 
-/// As [`parameters`], to be changed.
+/// As [`parameters()`], to be changed.
 pub fn parameters_mut<'a, M: Module + ?Sized>(
     module: &'a mut M,
 ) -> Vec<(String, &'a mut dyn AnyParameter)> {
@@ -215,3 +221,25 @@ pub fn parameters_mut<'a, M: Module + ?Sized>(
 pub fn count_parameters<M: Module + ?Sized>(module: &M) -> usize {
     parameters(module).iter().map(|(_, parameter)| parameter.dims().iter().product::<usize>()).sum()
 }
+
+/// Writes a module as its parameters with their axes: `Linear { weight: (Model 4, Hidden 8) f32, … }`.
+pub(crate) fn fmt_module(name: &str, module: &dyn Module, f: &mut Formatter<'_>) -> fmt::Result {
+    let mut fields = f.debug_struct(name);
+    for (name, parameter) in parameters(module) {
+        let shape = shape_text(parameter.axes(), &parameter.dims());
+        fields.field(&name, &format_args!("{shape} {}", parameter.element()));
+    }
+    fields.finish()
+}
+
+/// `Debug` for a layer: its parameters with their axes.
+macro_rules! debug_as_parameters {
+    ($([$($generics:tt)*] $Layer:ident<$($argument:ty),*>;)+) => { $(
+        impl<$($generics)*> std::fmt::Debug for $Layer<$($argument),*> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                $crate::nn::fmt_module(stringify!($Layer), self, f)
+            }
+        }
+    )+ };
+}
+pub(crate) use debug_as_parameters;

@@ -284,7 +284,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         Ok(self.viewed(self.shape().without(), self.any().layout().at(S::AT, index)))
     }
 
-    /// The axis cut into as many equal parts as `P` says: `let [q, k, v] = x.chunk::<C<3>, …>(Model)`.
+    /// The axis cut into equal parts, as many as `parts` says: `let [q, k, v] = x.chunk(Model, C::<3>)`.
     /// Moves no data.
     ///
     /// # Compile errors

@@ -1,6 +1,9 @@
 //! Which keys a query sees.
 
+use crate::element::{Float, Real};
 use crate::kernel::layout::View;
+use num_traits::Float as _;
+use std::ops::Range;
 
 /// A bound on the keys: query i sees key j where j ≤ i + `offset`, or j < `prefix`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +14,7 @@ pub(crate) struct Band {
 
 impl Band {
     /// Query `i` sees the keys below this, and no others.
-    pub(super) fn limit(self, i: usize) -> usize {
+    fn limit(self, i: usize) -> usize {
         (i + 1).saturating_add_signed(self.offset).max(self.prefix)
     }
 }
@@ -28,12 +31,148 @@ pub(crate) struct Mask<'a, E> {
     pub(crate) bias: Vec<View<'a, E>>,
 }
 
+/// How much of a block is visible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Visible {
+    Nothing,
+    Some,
+    All,
+}
+
+/// The mask for one head and a block of its queries. Scores and flags are laid out key by key, with
+/// `width` places for the queries of each.
+pub(super) struct HeadMask<'a, E> {
+    mask: &'a Mask<'a, E>,
+    batch: usize,
+    head: usize,
+    queries: Range<usize>,
+    width: usize,
+    /// For each query, the keys that the bands let it see are those below. Empty without bands.
+    limits: Vec<usize>,
+    /// Of the block that was looked at last: for each query, how many of its keys the bands let it
+    /// see; empty where all.
+    seen: Vec<i32>,
+    /// Likewise, flag by flag; empty where there are no flags.
+    visible: Vec<bool>,
+}
+
 impl<E> Mask<'_, E> {
     /// Everything is visible.
     pub(crate) const NONE: Self = Mask { keep: Vec::new(), bands: Vec::new(), bias: Vec::new() };
+}
 
-    /// Query `i` sees no key from here on, whatever the rest of the mask says.
-    pub(super) fn limit(&self, i: usize, keys: usize) -> usize {
-        self.bands.iter().fold(keys, |limit, band| limit.min(band.limit(i)))
+impl<'a, E: Float> HeadMask<'a, E> {
+    pub(super) fn new(
+        mask: &'a Mask<'a, E>,
+        (batch, head): (usize, usize),
+        queries: Range<usize>,
+        width: usize,
+        keys: usize,
+    ) -> Self {
+        let limit = |i| mask.bands.iter().fold(keys, |limit, band| limit.min(band.limit(i)));
+        let limits = match mask.bands.is_empty() {
+            true => Vec::new(),
+            false => queries.clone().map(limit).collect(),
+        };
+        let (seen, visible) = (Vec::new(), Vec::new());
+        HeadMask { mask, batch, head, queries, width, limits, seen, visible }
+    }
+
+    /// No query sees a key from here on.
+    pub(super) fn end(&self, keys: usize) -> usize {
+        self.limits.iter().copied().max().unwrap_or(keys)
+    }
+
+    /// Looks up a block of keys in bands and flags.
+    pub(super) fn look(&mut self, keys: Range<usize>) -> Visible {
+        self.seen.clear();
+        self.visible.clear();
+        if self.limits.iter().any(|&limit| limit < keys.end) {
+            let seen = |&limit: &usize| limit.clamp(keys.start, keys.end) - keys.start;
+            let as_i32 = |n| i32::try_from(n).unwrap_or(i32::MAX);
+            self.seen.extend(self.limits.iter().map(|limit| as_i32(seen(limit))));
+        }
+        if self.mask.keep.is_empty() {
+            return if self.seen.is_empty() { Visible::All } else { Visible::Some };
+        }
+        let (width, queries) = (self.width, self.queries.len());
+        self.visible.resize(keys.len() * width, true);
+        for (flags, j) in self.visible.chunks_exact_mut(width).zip(0..) {
+            flags.iter_mut().zip(&self.seen).for_each(|(flag, &seen)| *flag = j < seen);
+        }
+        for keep in &self.mask.keep {
+            let (at, [query, key]) = self.start(keep, keys.start);
+            for (j, flags) in self.visible.chunks_exact_mut(width).enumerate() {
+                let at = at + j * key;
+                if query == 0 {
+                    if !keep.data[at] {
+                        flags.fill(false);
+                    }
+                } else {
+                    let keep = keep.data[at..].iter().step_by(query);
+                    flags[..queries].iter_mut().zip(keep).for_each(|(flag, &keep)| *flag &= keep);
+                }
+            }
+        }
+        let rows = self.visible.chunks_exact(width);
+        let count: usize = rows.map(|row| row[..queries].iter().filter(|&&v| v).count()).sum();
+        match count {
+            0 => Visible::Nothing,
+            count if count == keys.len() * queries => Visible::All,
+            _ => Visible::Some,
+        }
+    }
+
+    /// How many of the `keys` keys of the block the bands let any of these queries see.
+    #[inline(always)]
+    pub(super) fn bound(&self, queries: Range<usize>, keys: usize) -> usize {
+        let seen = self.seen.get(queries.start..queries.end.min(self.seen.len()));
+        let most = seen.and_then(|seen| seen.iter().max());
+        most.map_or(keys, |&most| usize::try_from(most).unwrap_or(0).min(keys))
+    }
+
+    /// Adds the biases to the scores of the block, then hides what [`look`](Self::look) found
+    /// hidden. Gives whether anything is.
+    #[inline(always)]
+    pub(super) fn apply<R: Real>(&self, visible: Visible, first: usize, scores: &mut [R]) -> bool
+    where
+        E: Float<Wide = R>,
+    {
+        let queries = self.queries.len();
+        let hidden = R::neg_infinity();
+        let mut hides = visible != Visible::All;
+        for bias in &self.mask.bias {
+            let (at, [query, key]) = self.start(bias, first);
+            for (j, scores) in scores.chunks_exact_mut(self.width).enumerate() {
+                for (i, score) in scores[..queries].iter_mut().enumerate() {
+                    let bias = bias.data[at + j * key + i * query].wide();
+                    hides |= bias == hidden;
+                    *score = if bias == hidden { hidden } else { *score + bias };
+                }
+            }
+        }
+        if visible == Visible::All {
+            return hides;
+        }
+        if self.visible.is_empty() {
+            for (scores, j) in scores.chunks_exact_mut(self.width).zip(0i32..) {
+                for (score, &seen) in scores.iter_mut().zip(&self.seen) {
+                    *score = if j < seen { *score } else { hidden };
+                }
+            }
+        }
+        for (score, &visible) in scores.iter_mut().zip(&self.visible) {
+            *score = if visible { *score } else { hidden };
+        }
+        hides
+    }
+
+    /// Where a view has the first query and the key `first`, and its strides over queries and keys.
+    #[inline(always)]
+    fn start<T>(&self, view: &View<T>, first: usize) -> (usize, [usize; 2]) {
+        let strides = view.layout.strides;
+        let index = [self.batch, self.head, self.queries.start, first];
+        let at: usize = index.iter().zip(strides.iter()).map(|(i, stride)| i * stride).sum();
+        (view.layout.offset + at, [strides[2], strides[3]])
     }
 }

@@ -1,13 +1,25 @@
 //! Scaled dot-product attention: softmax(q · kᵀ · scale + bias, over the visible keys) · v.
+//!
+//! Each head of each batch entry is cut into blocks of queries of a fixed size; a block is one piece
+//! of work ([`block`]). The matrix of scores never exists as a whole: a block holds the scores of its
+//! queries with one block of keys at a time.
 
+mod block;
 mod mask;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use mask::{Band, Mask};
 
+use super::gemm::Matrix;
 use super::layout::View;
-use super::softmax::softmax_line;
+use super::parallel::for_each;
+use super::simd::{Isa, Lanes};
 use crate::element::Float;
-use num_traits::{Float as _, Zero};
+use block::Attend;
+
+/// Queries in a block.
+const QUERIES: usize = 64;
 
 /// The attention of `q` [B, H, Q, D] to `k` [B, G, K, D] and `v` [B, G, K, Dv], in any strides. G
 /// divides H, and query head h reads head h / (H/G). `out` is [B, Q, H, Dv] in row-major order.
@@ -19,7 +31,7 @@ pub(crate) fn attention<E: Float>(
     mask: &Mask<E>,
     out: &mut [E],
 ) {
-    simple(q, k, v, scale, mask, out, None);
+    attention_on(Isa::best(), [q, k, v], scale, mask, (out, None));
 }
 
 /// As [`attention`]; also writes the weights, [B, H, Q, K] in row-major order.
@@ -31,65 +43,92 @@ pub(crate) fn attention_with_weights<E: Float>(
     mask: &Mask<E>,
     (out, weights): (&mut [E], &mut [E]),
 ) {
-    simple(q, k, v, scale, mask, out, Some(weights));
+    attention_on(Isa::best(), [q, k, v], scale, mask, (out, Some(weights)));
 }
 
-fn simple<E: Float>(
-    q: View<E>,
-    k: View<E>,
-    v: View<E>,
+/// Outputs that threads share, each writing other parts.
+struct Outputs<E> {
+    out: *mut E,
+    weights: Option<*mut E>,
+}
+
+// SAFETY: the parts that are written through it are disjoint, see `attention_on`; elements are
+// `Send`.
+unsafe impl<E: Send> Sync for Outputs<E> {}
+
+impl<E> Outputs<E> {
+    /// The outputs from these elements on.
+    ///
+    /// # Safety
+    ///
+    /// The elements lie within the outputs, or one past their ends.
+    unsafe fn at(&self, out: usize, weights: usize) -> (*mut E, Option<*mut E>) {
+        // SAFETY: the caller's.
+        unsafe { (self.out.add(out), self.weights.map(|start| start.add(weights))) }
+    }
+}
+
+fn attention_on<E: Float>(
+    isa: Isa,
+    [q, k, v]: [View<E>; 3],
     scale: f64,
     mask: &Mask<E>,
-    out: &mut [E],
-    mut weights: Option<&mut [E]>,
+    (out, weights): (&mut [E], Option<&mut [E]>),
 ) {
     let [batch, heads, queries, d] = [0, 1, 2, 3].map(|axis| q.layout.dims[axis]);
     let [groups, keys] = [1, 2].map(|axis| k.layout.dims[axis]);
     let dv = v.layout.dims[3];
-    let scale = E::Wide::from_f64(scale);
-    for b in 0..batch {
-        for h in 0..heads {
-            let g = h / (heads / groups);
-            for i in 0..queries {
-                let mut line: Vec<E::Wide> = (0..keys)
-                    .map(|j| {
-                        let mut visible = j < mask.limit(i, keys);
-                        visible &= mask.keep.iter().all(|keep| at(keep, [b, h, i, j]));
-                        let mut score = E::Wide::zero();
-                        for c in 0..d {
-                            score += at(&q, [b, h, i, c]).wide() * at(&k, [b, g, j, c]).wide();
-                        }
-                        score *= scale;
-                        for bias in &mask.bias {
-                            let bias = at(bias, [b, h, i, j]).wide();
-                            visible &= bias != E::Wide::neg_infinity();
-                            score += bias;
-                        }
-                        if visible { score } else { E::Wide::neg_infinity() }
-                    })
-                    .collect();
-                softmax_line(&mut line);
-                let out = &mut out[((b * queries + i) * heads + h) * dv..][..dv];
-                for (c, out) in out.iter_mut().enumerate() {
-                    let mut sum = E::Wide::zero();
-                    for (j, &weight) in line.iter().enumerate() {
-                        if weight != E::Wide::zero() {
-                            sum += weight * at(&v, [b, g, j, c]).wide();
-                        }
-                    }
-                    *out = E::narrow(sum);
-                }
-                if let Some(weights) = &mut weights {
-                    let to = &mut weights[((b * heads + h) * queries + i) * keys..][..keys];
-                    to.iter_mut().zip(&line).for_each(|(to, &x)| *to = E::narrow(x));
-                }
-            }
-        }
+    // All that the blocks rely on.
+    assert_eq!(k.layout.dims[..], [batch, groups, keys, d]);
+    assert_eq!(v.layout.dims[..], [batch, groups, keys, dv]);
+    assert!([q, k, v].iter().all(|view| view.layout.extent() <= view.data.len()));
+    assert_eq!(out.len(), batch * queries * heads * dv);
+    let rows = batch * heads * queries;
+    assert!(weights.as_ref().is_none_or(|weights| weights.len() == rows * keys));
+    let full = [batch, heads, queries, keys];
+    assert!(mask.keep.iter().all(|keep| keep.layout.dims[..] == full));
+    assert!(mask.bias.iter().all(|bias| bias.layout.dims[..] == full));
+    if rows == 0 {
+        return;
     }
-}
+    assert!(groups > 0 && heads.is_multiple_of(groups));
 
-fn at<T: Copy>(view: &View<T>, index: [usize; 4]) -> T {
-    let strides = view.layout.strides;
-    view.data
-        [view.layout.offset + index.iter().zip(strides.iter()).map(|(i, s)| i * s).sum::<usize>()]
+    let matrix = |view: View<'_, E>, batch: usize, head: usize| {
+        let strides = view.layout.strides;
+        let at = view.layout.offset + batch * strides[0] + head * strides[1];
+        (at, strides[2], strides[3])
+    };
+    let outputs =
+        Outputs { out: out.as_mut_ptr(), weights: weights.map(|weights| weights.as_mut_ptr()) };
+    let blocks = queries.div_ceil(QUERIES);
+    let work = rows * keys * (d + dv + 8);
+    for_each(batch * heads * blocks, work, |i| {
+        let (i, first) = (i / blocks, i % blocks * QUERIES);
+        let (b, h) = (i / heads, i % heads);
+        let end = queries.min(first + QUERIES);
+        let of = |view: View<'_, E>, head| matrix(view, b, head);
+        let part = |(at, row, column), data| Matrix { data, at, row, column };
+        let group = h / (heads / groups);
+        // SAFETY: rows `first..end` of this batch entry and head exist in both outputs, whose
+        // lengths were checked, and no other block has them.
+        let (out, weights) = unsafe {
+            outputs.at(((b * queries + first) * heads + h) * dv, (i * queries + first) * keys)
+        };
+        let work = Attend {
+            q: part(of(q, h), q.data).from(first, 0),
+            k: part(of(k, group), k.data),
+            v: part(of(v, group), v.data),
+            queries: first..end,
+            keys,
+            d,
+            dv,
+            scale,
+            mask,
+            place: (b, h),
+            out,
+            out_row: heads * dv,
+            weights,
+        };
+        E::Wide::vectorized(isa, work);
+    });
 }

@@ -1,9 +1,41 @@
 //! The batched matrix product C[b] = A[b] · B[b] + bias.
+//!
+//! A product is cut into blocks of rows and columns by sizes alone, and the blocks are spread over
+//! the threads ([`block`] does one). Batch axes along which B repeats are rows of one long product
+//! wherever the strides of A and C allow it. B is packed once for all blocks that use it, beforehand
+//! ([`pack_b`]) or at the start; where each block is the only user, the block packs it bit by bit.
+//! Small products of a batch are one block each.
+//!
+//! Each sum runs over k in ascending order, from one end to the other, whatever the strides, the
+//! block, the batch or the number of threads: so all of those give the same bits.
+
+mod block;
+mod pack;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use pack::{Matrix, pack_panel, pack_panel_wide};
 
 use super::layout::{Layout, View};
+use super::parallel::{for_each, for_each_chunk};
 use super::runs::Runs;
+use super::scratch::Aligned;
+use super::simd::{Isa, Kernel, Lanes, Vector};
+use super::tile;
 use crate::element::Float;
-use num_traits::Zero;
+use block::{Block, Right};
+use std::sync::Arc;
+
+/// Products of up to this many multiplications are not cut.
+const SMALL: usize = 1 << 21;
+/// The most rows and columns of a block: the sums and A's rows fit the second-level cache.
+const BLOCK_ROWS: usize = 96;
+const BLOCK_COLUMNS: usize = 512;
+/// Multiplications that are worth a block of their own, the least columns of one, and how many
+/// blocks are enough for any number of threads.
+const BLOCK_WORK: usize = 1 << 19;
+const LEAST_COLUMNS: usize = 64;
+const ENOUGH_BLOCKS: usize = 64;
 
 /// What happens to a product on its way to the output.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +54,10 @@ impl<E> Epilogue<'_, E> {
 /// The right-hand matrix of a product, K × N, in the order that the kernels read it.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedB<E> {
-    data: Vec<E>,
+    panels: Arc<Aligned<E>>,
     k: usize,
     n: usize,
+    isa: Isa,
 }
 
 impl<E> PackedB<E> {
@@ -36,8 +69,7 @@ impl<E> PackedB<E> {
 
 /// Packs the K × N matrix `b`, to be used in many products.
 pub(crate) fn pack_b<E: Float>(b: View<E>) -> PackedB<E> {
-    let (k, n) = (b.layout.dims[0], b.layout.dims[1]);
-    PackedB { data: super::elementwise::pack(b), k, n }
+    pack_b_for(Isa::best(), b)
 }
 
 /// C = A · B + bias for views of 2 to 6 axes whose leading axes are equal (stride 0 repeats a
@@ -61,41 +93,7 @@ pub(crate) fn gemm_into<E: Float>(
     out: &mut [E],
     layout: &Layout,
 ) {
-    let rank = a.layout.rank();
-    let (k, n) = (a.layout.dims[rank - 1], b.layout.dims[rank - 1]);
-    let m = a.layout.dims[rank - 2];
-    let batch = |layout: &Layout| layout.at_start();
-    let layouts = [batch(&a.layout), batch(&b.layout), batch(layout)];
-    let (rs, cs) = (layout.strides[rank - 2], layout.strides[rank - 1]);
-    let runs = Runs::new([&layouts[0], &layouts[1], &layouts[2]]);
-    let steps = runs.steps();
-    runs.for_each(0, layouts[0].count(), |at, len| {
-        for i in 0..len {
-            let [a_at, b_at, c_at] = [0, 1, 2].map(|n| at[n] + i * steps[n]);
-            for row in 0..m {
-                for column in 0..n {
-                    let mut sum = E::Wide::zero();
-                    for p in 0..k {
-                        let a_at = a_at
-                            + row * a.layout.strides[rank - 2]
-                            + p * a.layout.strides[rank - 1];
-                        let b_at = b_at
-                            + p * b.layout.strides[rank - 2]
-                            + column * b.layout.strides[rank - 1];
-                        sum += a.data[a_at].wide() * b.data[b_at].wide();
-                    }
-                    if let Some(bias) = epilogue.bias {
-                        sum += bias[column].wide();
-                    }
-                    let c = &mut out[c_at + row * rs + column * cs];
-                    if epilogue.accumulate {
-                        sum += c.wide();
-                    }
-                    *c = E::narrow(sum);
-                }
-            }
-        }
-    });
+    gemm_on(Isa::best(), a, b, epilogue, out, layout);
 }
 
 /// As [`gemm_packed`], to any place in `out`; no two elements of `layout` may share a place.
@@ -108,18 +106,264 @@ pub(crate) fn gemm_packed_into<E: Float>(
 ) {
     let (mut a, mut layout) = (a, *layout);
     if a.layout.rank() == 1 {
-        for layout in [&mut a.layout, &mut layout] {
-            layout.dims = layout.dims.inserted(0, 1);
-            layout.strides = layout.strides.inserted(0, 0);
+        (a.layout, layout) = (as_row(&a.layout), as_row(&layout));
+    }
+    let job = Job::new(b.isa, (a, b.k, b.n), epilogue, out, layout);
+    if let Some(job) = job {
+        let job = job.folded(|_| true);
+        job.run_shared(Right::Panels(&b.panels));
+    }
+}
+
+fn gemm_on<E: Float>(
+    isa: Isa,
+    a: View<E>,
+    b: View<E>,
+    epilogue: Epilogue<E>,
+    out: &mut [E],
+    layout: &Layout,
+) {
+    let rank = b.layout.rank();
+    let (k, n) = (b.layout.dims[rank - 2], b.layout.dims[rank - 1]);
+    assert_eq!(a.layout.dims[..rank - 2], b.layout.dims[..rank - 2]);
+    assert!(b.layout.extent() <= b.data.len());
+    let Some(job) = Job::new(isa, (a, k, n), epilogue, out, *layout) else {
+        return;
+    };
+    let repeats = |axis: usize| b.layout.strides[axis] == 0 || b.layout.dims[axis] == 1;
+    let job = job.folded(repeats);
+    let mut starts = b.layout.without_matrix();
+    while starts.rank() > job.starts.rank() {
+        // Folded into the rows, because B repeats along it.
+        let last = starts.rank() - 1;
+        starts.dims = starts.dims.removed(last);
+        starts.strides = starts.strides.removed(last);
+    }
+    let matrix = |at| Matrix {
+        data: b.data,
+        at,
+        row: b.layout.strides[rank - 2],
+        column: b.layout.strides[rank - 1],
+    };
+    if (0..rank - 2).all(repeats) {
+        job.run_matrix(matrix(b.layout.offset));
+    } else if job.m * n * k <= SMALL {
+        job.run_batch(&starts, matrix);
+    } else {
+        let places = Runs::new([&starts]);
+        let products = job.starts.count();
+        for i in 0..products {
+            places.for_each(i, 1, |[at], _| job.product(i).run_matrix(matrix(at)));
         }
     }
-    let rank = a.layout.rank();
-    let dims = a.layout.dims.replaced(rank - 2, b.k).replaced(rank - 1, b.n);
-    let b_layout = Layout::packed(&[b.k, b.n]).broadcast(&dims, &[rank - 2, rank - 1]);
-    gemm_into(a, View { data: &b.data, layout: b_layout }, epilogue, out, &layout);
+}
+
+fn pack_b_for<E: Float>(isa: Isa, b: View<E>) -> PackedB<E> {
+    let (k, n) = (b.layout.dims[0], b.layout.dims[1]);
+    let matrix = Matrix {
+        data: b.data,
+        at: b.layout.offset,
+        row: b.layout.strides[0],
+        column: b.layout.strides[1],
+    };
+    PackedB { panels: Arc::new(pack_panels(isa, matrix, (k, n))), k, n, isa }
+}
+
+fn pack_panels<E: Float>(isa: Isa, b: Matrix<E>, (k, n): (usize, usize)) -> Aligned<E> {
+    let (_, width) = E::Wide::vectorized(isa, TileSize);
+    let mut panels = Aligned::new(n.div_ceil(width) * width * k);
+    for_each_chunk(&mut panels, width * k, 2 * n * k, |panel, to| {
+        let columns = width.min(n - panel * width);
+        pack_panel(b.from(0, panel * width), (k, columns), width, to, |x| x);
+    });
+    panels
 }
 
 fn product_layout(a: &Layout, n: usize) -> Layout {
     let last = a.rank() - 1;
     Layout::packed(&a.dims.replaced(last, n))
+}
+
+/// A vector as a matrix of one row.
+fn as_row(layout: &Layout) -> Layout {
+    Layout { dims: layout.dims.inserted(0, 1), strides: layout.strides.inserted(0, 0), ..*layout }
+}
+
+/// The rows and columns of a tile.
+struct TileSize;
+
+impl<R> Kernel<R> for TileSize {
+    type Output = (usize, usize);
+    #[inline(always)]
+    unsafe fn run<V: Vector<Scalar = R>>(self) -> (usize, usize) {
+        (V::ROWS, tile::columns::<V>())
+    }
+}
+
+/// A checked product: the left-hand side, the sizes, and where it goes.
+struct Job<'a, E> {
+    isa: Isa,
+    a: View<'a, E>,
+    m: usize,
+    k: usize,
+    n: usize,
+    epilogue: Epilogue<'a, E>,
+    out: *mut E,
+    layout: Layout,
+    /// `layout` without the matrices' axes.
+    starts: Layout,
+}
+
+// SAFETY: threads share a job to write blocks that are disjoint, see `Job::block`; elements are
+// `Send` and `Sync`.
+unsafe impl<E: Float> Sync for Job<'_, E> {}
+
+impl<'a, E: Float> Job<'a, E> {
+    /// `None` where there is nothing to write. Everything that `unsafe` code below relies on is
+    /// asserted here.
+    fn new(
+        isa: Isa,
+        (a, k, n): (View<'a, E>, usize, usize),
+        epilogue: Epilogue<'a, E>,
+        out: &'a mut [E],
+        layout: Layout,
+    ) -> Option<Self> {
+        let rank = a.layout.rank();
+        let m = a.layout.dims[rank - 2];
+        assert_eq!(a.layout.dims[rank - 1], k);
+        assert_eq!(layout.dims, a.layout.dims.replaced(rank - 1, n));
+        assert!(a.layout.extent() <= a.data.len());
+        assert!(layout.extent() <= out.len() && layout.is_injective());
+        assert!(epilogue.bias.is_none_or(|bias| bias.len() == n));
+        let starts = layout.without_matrix();
+        let out = out.as_mut_ptr();
+        (layout.count() > 0).then_some(Job { isa, a, m, k, n, epilogue, out, layout, starts })
+    }
+
+    /// The same product with the last batch axes as rows, as far as B `repeats` along them and
+    /// strides allow.
+    fn folded(mut self, repeats: impl Fn(usize) -> bool) -> Self {
+        while self.a.layout.rank() > 2 {
+            let axis = self.a.layout.rank() - 3;
+            if !repeats(axis) {
+                break;
+            }
+            let merged = (self.a.layout.merged(axis), self.layout.merged(axis));
+            let (Some(a), Some(layout)) = merged else {
+                break;
+            };
+            (self.a.layout, self.layout) = (a, layout);
+            self.m = layout.dims[axis];
+            self.starts = layout.without_matrix();
+        }
+        self
+    }
+
+    /// Product `i` of the batch alone.
+    fn product(&self, i: usize) -> Self {
+        let (mut a, mut layout) = (self.a, self.layout);
+        while a.layout.rank() > 2 {
+            let last = a.layout.rank() - 3;
+            let inner: usize = a.layout.dims[1..=last].iter().product();
+            let index = i / inner % a.layout.dims[0];
+            (a.layout, layout) = (a.layout.at(0, index), layout.at(0, index));
+        }
+        Job { a, layout, starts: layout.without_matrix(), ..*self }
+    }
+
+    /// All products have the matrix `b`.
+    fn run_matrix(&self, b: Matrix<E>) {
+        if self.m <= BLOCK_ROWS && self.starts.count() == 1 {
+            self.run_shared(Right::Matrix(b));
+        } else {
+            let panels = pack_panels(self.isa, b, (self.k, self.n));
+            self.run_shared(Right::Panels(&panels));
+        }
+    }
+
+    fn run_shared(&self, b: Right<E>) {
+        let (tile_rows, width) = E::Wide::vectorized(self.isa, TileSize);
+        let products = self.starts.count();
+        let even = |n: usize, blocks: usize, step| n.div_ceil(blocks).next_multiple_of(step);
+        let rows = even(self.m, self.m.div_ceil(BLOCK_ROWS), tile_rows);
+        let row_blocks = self.m.div_ceil(rows);
+        let work = self.m * self.n * self.k.max(1);
+        let wanted = (products * work / BLOCK_WORK).clamp(1, ENOUGH_BLOCKS);
+        let column_blocks = wanted
+            .div_ceil(products * row_blocks)
+            .min(self.n.div_ceil(LEAST_COLUMNS))
+            .max(self.n.div_ceil(BLOCK_COLUMNS));
+        let columns = even(self.n, column_blocks, width);
+        let column_blocks = self.n.div_ceil(columns);
+        let places = Runs::new([&self.a.layout.without_matrix(), &self.starts]);
+        for_each(products * row_blocks * column_blocks, products * work, |i| {
+            let (i, column) = (i / column_blocks, i % column_blocks * columns);
+            let (product, row) = (i / row_blocks, i % row_blocks * rows);
+            let rows = row..self.m.min(row + rows);
+            let b = match b {
+                Right::Panels(panels) => Right::Panels(&panels[column * self.k..]),
+                Right::Matrix(matrix) => Right::Matrix(matrix.from(0, column)),
+            };
+            let columns = column..self.n.min(column + columns);
+            places.for_each(product, 1, |[a, out], _| {
+                E::Wide::vectorized(
+                    self.isa,
+                    self.block(a, b, out, (rows.clone(), columns.clone())),
+                );
+            });
+        });
+    }
+
+    /// One block for each product of the batch.
+    fn run_batch<'b>(&self, starts: &Layout, b: impl Fn(usize) -> Matrix<'b, E> + Sync)
+    where
+        'a: 'b,
+    {
+        let places = Runs::new([&self.a.layout.without_matrix(), starts, &self.starts]);
+        let products = self.starts.count();
+        let each = self.m * self.n * self.k.max(1);
+        let together = (BLOCK_WORK / 8).div_ceil(each);
+        let steps = places.steps();
+        for_each(products.div_ceil(together), products * each, |i| {
+            let first = i * together;
+            places.for_each(first, together.min(products - first), |at, count| {
+                for i in 0..count {
+                    let [a, at, out] = [0, 1, 2].map(|n| at[n] + i * steps[n]);
+                    let b = Right::Matrix(b(at));
+                    E::Wide::vectorized(self.isa, self.block(a, b, out, (0..self.m, 0..self.n)));
+                }
+            });
+        });
+    }
+
+    /// The block of the product that starts at `a` and `out`. `b` starts at the block's columns.
+    fn block<'b>(
+        &'b self,
+        a: usize,
+        b: Right<'b, E>,
+        out: usize,
+        (rows, columns): (std::ops::Range<usize>, std::ops::Range<usize>),
+    ) -> Block<'b, E> {
+        let [a_strides, out_strides] = [&self.a.layout, &self.layout].map(|layout| {
+            let rank = layout.rank();
+            [layout.strides[rank - 2], layout.strides[rank - 1]]
+        });
+        let a = Matrix { data: self.a.data, at: a, row: a_strides[0], column: a_strides[1] };
+        let at = out + rows.start * out_strides[0] + columns.start * out_strides[1];
+        Block {
+            rows: rows.len(),
+            columns: columns.len(),
+            k: self.k,
+            a: a.from(rows.start, 0),
+            b,
+            bias: self.epilogue.bias.map(|bias| &bias[columns]),
+            accumulate: self.epilogue.accumulate,
+            // SAFETY: `Job::new` checked that the layout lies within the output, to which it holds
+            // the only reference, and that no two of its elements share a place; the callers give
+            // disjoint blocks.
+            out: unsafe { self.out.add(at) },
+            out_row: out_strides[0],
+            out_column: out_strides[1],
+        }
+    }
 }

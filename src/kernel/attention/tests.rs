@@ -1,0 +1,272 @@
+use super::*;
+use crate::kernel::layout::Layout;
+use crate::kernel::testing::{Block, Rng, bits, in_pools};
+
+/// The twin: the definition in f64, one query at a time. Gives the output and the weights.
+fn slow<E: Float>([q, k, v]: [View<E>; 3], scale: f64, mask: &Mask<E>) -> (Vec<f64>, Vec<f64>) {
+    fn at<T: Copy>(view: &View<T>, index: [usize; 4]) -> T {
+        let strides = view.layout.strides;
+        let steps = index.iter().zip(strides.iter()).map(|(i, stride)| i * stride);
+        view.data[view.layout.offset + steps.sum::<usize>()]
+    }
+    let [batch, heads, queries, d] = [0, 1, 2, 3].map(|axis| q.layout.dims[axis]);
+    let [groups, keys] = [1, 2].map(|axis| k.layout.dims[axis]);
+    let dv = v.layout.dims[3];
+    let mut out = vec![0.0; batch * queries * heads * dv];
+    let mut weights = vec![0.0; batch * heads * queries * keys];
+    for row in 0..batch * heads * queries {
+        let (b, h, i) = (row / queries / heads, row / queries % heads, row % queries);
+        let g = h / (heads / groups);
+        let scores: Vec<f64> = (0..keys)
+            .map(|j| {
+                let (row, key) = (i as isize, j as isize);
+                let in_band = |band: &Band| key <= row + band.offset || j < band.prefix;
+                let bias = |view: &View<E>| at(view, [b, h, i, j]).to_f64();
+                let visible = mask.bands.iter().all(in_band)
+                    && mask.keep.iter().all(|keep| at(keep, [b, h, i, j]))
+                    && mask.bias.iter().all(|view| bias(view) != f64::NEG_INFINITY);
+                if !visible {
+                    return f64::NEG_INFINITY;
+                }
+                let product = |c| at(&q, [b, h, i, c]).to_f64() * at(&k, [b, g, j, c]).to_f64();
+                (0..d).map(product).sum::<f64>() * scale + mask.bias.iter().map(bias).sum::<f64>()
+            })
+            .collect();
+        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let exp = |score: f64| if score == f64::NEG_INFINITY { 0.0 } else { (score - max).exp() };
+        let total: f64 = scores.iter().map(|&score| exp(score)).sum();
+        for (j, &score) in scores.iter().enumerate() {
+            let weight = exp(score) / if total == 0.0 { 1.0 } else { total };
+            weights[row * keys + j] = weight;
+            if weight != 0.0 {
+                for c in 0..dv {
+                    out[((b * queries + i) * heads + h) * dv + c] +=
+                        weight * at(&v, [b, g, j, c]).to_f64();
+                }
+            }
+        }
+    }
+    (out, weights)
+}
+
+struct Case<E> {
+    x: [Block<E>; 3],
+    scale: f64,
+}
+
+/// `sizes` are B, H, G, Q, K, D, Dv.
+fn case<E: Float>(rng: &mut Rng, [b, h, g, q, k, d, dv]: [usize; 7]) -> Case<E> {
+    let x = [rng.block(&[b, h, q, d]), rng.block(&[b, g, k, d]), rng.block(&[b, g, k, dv])];
+    Case { x, scale: 1.0 / (d.max(1) as f64).sqrt() }
+}
+
+impl<E: Float> Case<E> {
+    fn views(&self) -> [View<'_, E>; 3] {
+        [0, 1, 2].map(|i| self.x[i].view())
+    }
+
+    fn dims(&self) -> [usize; 4] {
+        let [q, k, _] = self.views().map(|view| view.layout.dims);
+        [q[0], q[1], q[2], k[2]]
+    }
+
+    fn run_on(&self, isa: Isa, mask: &Mask<E>) -> (Vec<E>, Vec<E>) {
+        let [b, h, q, k] = self.dims();
+        let mut out = vec![E::from_f64(f64::NAN); b * h * q * self.x[2].layout.dims[3]];
+        let mut second = out.clone();
+        let mut weights = vec![E::from_f64(f64::NAN); b * h * q * k];
+        attention_on(isa, self.views(), self.scale, mask, (&mut out, None));
+        let both = (&mut second[..], Some(&mut weights[..]));
+        attention_on(isa, self.views(), self.scale, mask, both);
+        for (a, b) in out.iter().zip(&second) {
+            let (a, b) = (a.to_f64(), b.to_f64());
+            assert!((a - b).abs() <= 1e-5 || a.is_nan() && b.is_nan(), "{a} {b}");
+        }
+        (out, weights)
+    }
+
+    fn run(&self, mask: &Mask<E>) -> Vec<E> {
+        self.run_on(Isa::best(), mask).0
+    }
+
+    fn check(&self, mask: &Mask<E>) {
+        let (out, weights) = slow(self.views(), self.scale, mask);
+        let allowed = if E::NAME == "f32" { 3e-6 } else { 1e-14 };
+        for isa in Isa::all() {
+            let (actual, actual_weights) = self.run_on(isa, mask);
+            for (actual, exact) in
+                actual.iter().zip(&out).chain(actual_weights.iter().zip(&weights))
+            {
+                assert!((actual.to_f64() - exact).abs() <= allowed, "{isa:?} {actual:?} {exact}");
+            }
+            for (actual, exact) in actual_weights.iter().zip(&weights) {
+                assert!(*exact != 0.0 || actual.to_f64() == 0.0);
+            }
+        }
+    }
+}
+
+fn causal(offset: isize) -> Band {
+    Band { offset, prefix: 0 }
+}
+
+#[test]
+fn attention_matches_its_definition_for_odd_sizes() {
+    let mut rng = Rng::new(30);
+    for sizes in [
+        [1, 1, 1, 1, 1, 1, 1],
+        [2, 4, 2, 5, 7, 8, 3],
+        [1, 2, 1, 65, 97, 16, 16],
+        [2, 3, 3, 64, 96, 5, 17],
+        [1, 2, 2, 130, 200, 64, 64],
+        [1, 6, 2, 3, 300, 33, 40],
+        [1, 1, 1, 17, 1, 2, 1],
+    ] {
+        let [.., queries, keys, _, _] = sizes;
+        let (single, double) = (case::<f32>(&mut rng, sizes), case::<f64>(&mut rng, sizes));
+        let end = keys as isize - queries as isize;
+        let bands = [vec![], vec![causal(end)], vec![causal(0)], vec![causal(-3)]];
+        let prefixes = [vec![Band { offset: end, prefix: keys / 2 }, causal(end + 2)]];
+        for bands in bands.into_iter().chain(prefixes) {
+            single.check(&Mask { bands: bands.clone(), ..Mask::NONE });
+            double.check(&Mask { bands, ..Mask::NONE });
+        }
+    }
+}
+
+#[test]
+fn masks_and_biases_combine() {
+    let mut rng = Rng::new(31);
+    for sizes in [[2, 4, 2, 70, 200, 8, 9], [2, 2, 1, 3, 5, 4, 4]] {
+        let case = case::<f32>(&mut rng, sizes);
+        let full @ [b, _, q, k] = case.dims();
+        let padding: Vec<bool> = (0..b * k).map(|i| i % k < k - 1 - i / k * k / 2).collect();
+        let pairs: Vec<bool> = (0..q * k).map(|_| rng.below(4) > 0).collect();
+        let mut slopes = rng.values::<f32>(q * k);
+        slopes.iter_mut().for_each(|x| *x = if *x < -1.5 { f32::NEG_INFINITY } else { *x });
+        let view = |dims: &[usize], at: &[usize]| Layout::packed(dims).broadcast(&full, at);
+        let padding = View { data: &padding, layout: view(&[b, k], &[0, 3]) };
+        let pairs = View { data: &pairs, layout: view(&[q, k], &[2, 3]) };
+        let slopes = View { data: &slopes, layout: view(&[q, k], &[2, 3]) };
+        for keep in [vec![], vec![padding], vec![pairs], vec![padding, pairs]] {
+            for bias in [vec![], vec![slopes], vec![slopes, slopes]] {
+                for bands in [vec![], vec![causal(k as isize - q as isize)]] {
+                    case.check(&Mask { keep: keep.clone(), bands, bias: bias.clone() });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn strides_threads_and_batch_change_no_bit() {
+    let mut rng = Rng::new(32);
+    let case = case::<f32>(&mut rng, [3, 4, 2, 130, 150, 24, 20]);
+    let mask = Mask { bands: vec![causal(20)], ..Mask::NONE };
+    let result = in_pools(|| bits(&case.run(&mask)));
+    for kind in 0..3 {
+        let other = Case { x: [0, 1, 2].map(|i| case.x[i].scattered(kind)), ..case };
+        assert_eq!(bits(&other.run(&mask)), result);
+    }
+    let each = result.len() / 3;
+    for b in 0..3 {
+        let one = |block: &Block<f32>| {
+            let layout = block.layout.sliced(0, b, 1);
+            Block { data: block.data.clone(), layout }
+        };
+        let alone = Case { x: [0, 1, 2].map(|i| one(&case.x[i])), ..case };
+        assert_eq!(bits(&alone.run(&mask)), result[b * each..][..each]);
+    }
+}
+
+#[test]
+fn hidden_values_reach_no_output() {
+    let mut rng = Rng::new(33);
+    let mut case = case::<f32>(&mut rng, [1, 2, 1, 70, 220, 8, 20]);
+    let full = case.dims();
+    let keep: Vec<bool> = (0..220).map(|key| key % 7 != 3 && key != 219).collect();
+    let bias: Vec<f32> =
+        keep.iter().map(|&keep| if keep { 0.25 } else { f32::NEG_INFINITY }).collect();
+    let layout = Layout::packed(&[220]).broadcast(&full, &[3]);
+    let by_flag = Mask { keep: vec![View { data: &keep, layout }], ..Mask::NONE };
+    let by_bias = Mask { bias: vec![View { data: &bias, layout }], ..Mask::NONE };
+    let by_band = Mask { bands: vec![causal(130)], ..Mask::NONE };
+    for (mask, hidden) in [
+        (&by_flag, (0..220).filter(|&key| !keep[key]).collect::<Vec<_>>()),
+        (&by_bias, (0..220).filter(|&key| !keep[key]).collect()),
+        (&by_band, (200..220).collect()),
+    ] {
+        let clean = bits(&case.run(mask));
+        let saved = case.x.clone();
+        for (i, key) in hidden.into_iter().enumerate() {
+            let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][i % 3];
+            case.x[1].data[key * 8 + i % 8] = bad;
+            case.x[2].data[key * 20 + i % 20] = bad;
+        }
+        assert_eq!(bits(&case.run(mask)), clean);
+        let [_, weights] = [0; 2].map(|_| case.run_on(Isa::best(), mask).1);
+        assert!(weights.iter().all(|weight| weight.is_finite()));
+        case.x = saved;
+    }
+}
+
+#[test]
+fn a_value_hidden_from_some_reaches_only_those_that_see_it() {
+    let mut rng = Rng::new(34);
+    let mut case = case::<f32>(&mut rng, [1, 1, 1, 100, 100, 8, 5]);
+    let mask = Mask { bands: vec![causal(0)], ..Mask::NONE };
+    let clean = case.run(&mask);
+    case.x[2].data[50 * 5 + 2] = f32::NAN;
+    for (i, (x, clean)) in case.run(&mask).iter().zip(&clean).enumerate() {
+        match i / 5 >= 50 && i % 5 == 2 {
+            true => assert!(x.is_nan()),
+            false => assert_eq!(x.to_bits(), clean.to_bits()),
+        }
+    }
+    case.x[2].data[50 * 5 + 2] = 0.0;
+    case.x[0].data[7 * 8] = f32::NAN;
+    for (i, x) in case.run(&mask).iter().enumerate() {
+        assert_eq!(x.is_nan(), i / 5 == 7);
+    }
+}
+
+#[test]
+fn nothing_visible_gives_zeros() {
+    let mut rng = Rng::new(35);
+    let case = case::<f32>(&mut rng, [1, 1, 1, 70, 10, 4, 3]);
+    let (out, weights) = case.run_on(Isa::best(), &Mask { bands: vec![causal(-60)], ..Mask::NONE });
+    assert!(out[..180].iter().chain(&weights[..600]).all(|&x| x == 0.0));
+    assert!(out[180..].iter().all(|&x| x != 0.0));
+    let keep = [false];
+    let layout = Layout::packed(&[]).broadcast(&case.dims(), &[]);
+    let mask = Mask { keep: vec![View { data: &keep, layout }], ..Mask::NONE };
+    let (out, weights) = case.run_on(Isa::best(), &mask);
+    assert!(out.iter().chain(&weights).all(|&x| x == 0.0));
+}
+
+#[test]
+fn empty_sizes_are_fine() {
+    let mut rng = Rng::new(36);
+    let no_keys = case::<f32>(&mut rng, [2, 2, 1, 3, 0, 4, 5]);
+    assert_eq!(no_keys.run(&Mask::NONE), [0.0; 60]);
+    for sizes in [[2, 2, 1, 0, 3, 4, 5], [0, 2, 1, 3, 3, 4, 5], [2, 0, 0, 3, 3, 4, 5]] {
+        assert_eq!(case::<f32>(&mut rng, sizes).run(&Mask::NONE), []);
+    }
+    assert_eq!(case::<f32>(&mut rng, [1, 1, 1, 2, 3, 4, 0]).run(&Mask::NONE), []);
+    case::<f32>(&mut rng, [1, 1, 1, 2, 3, 0, 4]).check(&Mask::NONE);
+}
+
+#[test]
+fn huge_scores_do_not_overflow() {
+    let block =
+        |data: &[f32], dims: &[usize]| Block { data: data.to_vec(), layout: Layout::packed(dims) };
+    let case = Case {
+        x: [
+            block(&[1.0], &[1, 1, 1, 1]),
+            block(&[200.0, 200.0, 0.0], &[1, 1, 3, 1]),
+            block(&[1., 0., 0., 0., 1., 0., 0., 0., 1.], &[1, 1, 3, 3]),
+        ],
+        scale: 1.0,
+    };
+    assert_eq!(case.run(&Mask::NONE), [0.5, 0.5, 0.0]);
+}

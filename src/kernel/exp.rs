@@ -1,0 +1,182 @@
+//! eˣ in a form that vectorizes, within 2 units in the last place over the whole range.
+//!
+//! x = n · ln 2 + r with n whole and |r| ≤ ln 2 / 2, where ln 2 is subtracted in two parts so that r
+//! keeps its digits; eʳ is a polynomial, and 2ⁿ is multiplied in two halves: so the result rounds
+//! once where it is subnormal, and overflows to infinity by itself. Arguments are first held to a
+//! range at whose ends the result is 0 and ∞ already; NaN passes through.
+
+use super::simd::Vector;
+
+/// The numbers that the algorithm needs of a type.
+pub trait Exp: Sized + 'static {
+    const LOW: Self;
+    const HIGH: Self;
+    const LOG2_E: Self;
+    /// The first digits of ln 2, few enough that n times them is exact.
+    const LN_2_HIGH: Self;
+    /// ln 2 less those.
+    const LN_2_LOW: Self;
+    /// Adding 1.5 · 2ᵈ, d the digits of the type, leaves none for the fraction: subtracting it again
+    /// rounds to whole.
+    const ROUND: Self;
+    const HALF: Self;
+    const ONE: Self;
+    /// From the highest power down to r².
+    const COEFFICIENTS: &[Self];
+}
+
+/// The coefficients are those of Cephes' expf.
+#[allow(clippy::excessive_precision, reason = "as published")]
+impl Exp for f32 {
+    const LOW: f32 = -104.0;
+    const HIGH: f32 = 89.0;
+    const LOG2_E: f32 = std::f32::consts::LOG2_E;
+    const LN_2_HIGH: f32 = 0.693_359_375;
+    const LN_2_LOW: f32 = -2.121_944_40e-4;
+    const ROUND: f32 = 12_582_912.0;
+    const HALF: f32 = 0.5;
+    const ONE: f32 = 1.0;
+    const COEFFICIENTS: &[f32] = &[
+        1.987_569_150_0e-4,
+        1.398_199_950_7e-3,
+        8.333_451_907_3e-3,
+        4.166_579_589_4e-2,
+        1.666_666_545_9e-1,
+        5.000_000_120_1e-1,
+    ];
+}
+
+/// The coefficients are 1/13! to 1/2!, the parts of ln 2 those of fdlibm.
+#[allow(clippy::excessive_precision, reason = "as published")]
+impl Exp for f64 {
+    const LOW: f64 = -746.0;
+    const HIGH: f64 = 710.0;
+    const LOG2_E: f64 = std::f64::consts::LOG2_E;
+    const LN_2_HIGH: f64 = 6.931_471_803_691_238_164_90e-1;
+    const LN_2_LOW: f64 = 1.908_214_929_270_587_700_02e-10;
+    const ROUND: f64 = 6_755_399_441_055_744.0;
+    const HALF: f64 = 0.5;
+    const ONE: f64 = 1.0;
+    const COEFFICIENTS: &[f64] = &[
+        1.0 / 6_227_020_800.0,
+        1.0 / 479_001_600.0,
+        1.0 / 39_916_800.0,
+        1.0 / 3_628_800.0,
+        1.0 / 362_880.0,
+        1.0 / 40_320.0,
+        1.0 / 5_040.0,
+        1.0 / 720.0,
+        1.0 / 120.0,
+        1.0 / 24.0,
+        1.0 / 6.0,
+        1.0 / 2.0,
+    ];
+}
+
+/// eˣ lane by lane.
+///
+/// # Safety
+///
+/// The processor must have the instruction set of `V`.
+#[inline(always)]
+pub(super) unsafe fn exp<V: Vector<Scalar: Exp>>(x: V) -> V {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        // Both give x where that is NaN.
+        let x = V::splat(V::Scalar::LOW).max(x);
+        let x = V::splat(V::Scalar::HIGH).min(x);
+        let round = V::splat(V::Scalar::ROUND);
+        let n = x.mul_add(V::splat(V::Scalar::LOG2_E), round).sub(round);
+        let r = n.mul_add(V::splat(-V::Scalar::LN_2_HIGH), x);
+        let r = n.mul_add(V::splat(-V::Scalar::LN_2_LOW), r);
+        let mut sum = V::splat(V::Scalar::COEFFICIENTS[0]);
+        for &c in &V::Scalar::COEFFICIENTS[1..] {
+            sum = sum.mul_add(r, V::splat(c));
+        }
+        let power = sum.mul_add(r.mul(r), r).add(V::splat(V::Scalar::ONE));
+        let half = n.mul_add(V::splat(V::Scalar::HALF), round).sub(round);
+        power.mul(half.power_of_two()).mul(n.sub(half).power_of_two())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exp;
+    use crate::element::Real;
+    use crate::kernel::simd::{Isa, Kernel, Lanes, Vector};
+    use crate::kernel::testing::Rng;
+
+    struct Each<'a, R>(&'a mut [R]);
+
+    impl<R: Real> Kernel<R> for Each<'_, R> {
+        type Output = ();
+        #[inline(always)]
+        unsafe fn run<V: Vector<Scalar = R>>(self) {
+            for x in self.0.chunks_exact_mut(V::LANES) {
+                // SAFETY: the caller vouches for the instruction set, the chunk has `LANES` elements.
+                unsafe { exp(V::load(x.as_ptr())).store(x.as_mut_ptr()) }
+            }
+        }
+    }
+
+    /// The distance in units of the last place of the result, subnormal or not.
+    fn ulps(actual: f32, exact: f64) -> f64 {
+        let rounded = exact as f32;
+        let unit = f64::from(rounded.next_up()) - f64::from(rounded);
+        (f64::from(actual) - exact).abs() / unit
+    }
+
+    #[test]
+    fn exp_is_within_2_ulp_over_the_whole_range() {
+        for isa in Isa::all() {
+            let mut worst = 0f64;
+            for base in (0..=u32::MAX).step_by(8 * 997) {
+                let x: [f32; 8] =
+                    std::array::from_fn(|i| f32::from_bits(base.wrapping_add(i as u32 * 997)));
+                let mut y = x;
+                f32::vectorized(isa, Each(&mut y));
+                for (&x, &y) in x.iter().zip(&y) {
+                    let exact = f64::from(x).exp();
+                    match exact as f32 {
+                        exact if exact.is_nan() => assert!(y.is_nan(), "{x} {y}"),
+                        f32::INFINITY => assert!(y == f32::INFINITY, "{x} {y}"),
+                        _ => worst = worst.max(ulps(y, exact)),
+                    }
+                }
+            }
+            assert!(worst <= 2.0, "{isa:?}: {worst}");
+        }
+    }
+
+    #[test]
+    fn exp_has_its_special_values() {
+        for isa in Isa::all() {
+            let mut x =
+                [0.0, -0.0, f32::NEG_INFINITY, f32::INFINITY, -104.5, -1e30, 89.0, 88.722_83];
+            f32::vectorized(isa, Each(&mut x));
+            assert_eq!(x[..7], [1.0, 1.0, 0.0, f32::INFINITY, 0.0, 0.0, f32::INFINITY]);
+            assert!(x[7].is_finite());
+        }
+    }
+
+    #[test]
+    fn exp_of_f64_agrees_with_the_standard_library() {
+        let mut rng = Rng::new(12);
+        for isa in Isa::all() {
+            for _ in 0..20_000 {
+                let x: [f64; 4] = std::array::from_fn(|_| rng.unit() * 1500.0 - 770.0);
+                let mut y = x;
+                f64::vectorized(isa, Each(&mut y));
+                for (x, y) in x.iter().zip(y) {
+                    let exact = x.exp();
+                    let unit = exact.next_up() - exact;
+                    assert!(y == exact || (y - exact).abs() <= 2.0 * unit, "{x} {y} {exact}");
+                }
+            }
+            let mut x = [0.0, f64::NEG_INFINITY, f64::INFINITY, f64::NAN];
+            f64::vectorized(isa, Each(&mut x));
+            assert_eq!(x[..3], [1.0, 0.0, f64::INFINITY]);
+            assert!(x[3].is_nan());
+        }
+    }
+}

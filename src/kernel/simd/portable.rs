@@ -1,0 +1,103 @@
+//! Vectors for any processor: arrays as wide as the registers that all x86-64 processors and most
+//! others have, in loops of a fixed length that the compiler turns into vector instructions.
+//! Products are rounded before they are added: without an instruction for it, a fused product costs
+//! a function call.
+
+use super::Vector;
+use crate::element::Real;
+use crate::kernel::exp::Exp;
+
+#[derive(Clone, Copy)]
+pub struct Portable<R, const N: usize>([R; N]);
+
+impl<R: Real, const N: usize> Portable<R, N> {
+    #[inline(always)]
+    fn zip(self, other: Self, f: impl Fn(R, R) -> R) -> Self {
+        Portable(std::array::from_fn(|i| f(self.0[i], other.0[i])))
+    }
+}
+
+impl<R: Real + Bits, const N: usize> Vector for Portable<R, N> {
+    type Scalar = R;
+    const LANES: usize = N;
+    const ROWS: usize = 6;
+
+    #[inline(always)]
+    unsafe fn load(from: *const R) -> Self {
+        // SAFETY: the caller vouches for `LANES` elements; an array is aligned as its elements are.
+        Portable(unsafe { from.cast::<[R; N]>().read() })
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut R) {
+        // SAFETY: as for `load`.
+        unsafe { to.cast::<[R; N]>().write(self.0) }
+    }
+    #[inline(always)]
+    unsafe fn splat(x: R) -> Self {
+        Portable([x; N])
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        self.zip(other, |a, b| a + b)
+    }
+    #[inline(always)]
+    unsafe fn sub(self, other: Self) -> Self {
+        self.zip(other, |a, b| a - b)
+    }
+    #[inline(always)]
+    unsafe fn mul(self, other: Self) -> Self {
+        self.zip(other, |a, b| a * b)
+    }
+    #[inline(always)]
+    unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
+        self.zip(factor, |a, b| a * b).zip(term, |ab, c| ab + c)
+    }
+    #[inline(always)]
+    unsafe fn max(self, other: Self) -> Self {
+        self.zip(other, |a, b| if a > b { a } else { b })
+    }
+    #[inline(always)]
+    unsafe fn min(self, other: Self) -> Self {
+        self.zip(other, |a, b| if a < b { a } else { b })
+    }
+    #[inline(always)]
+    unsafe fn prefetch(_: *const R) {}
+    #[inline(always)]
+    unsafe fn if_less(self, other: Self, yes: Self, no: Self) -> Self {
+        Portable(std::array::from_fn(|i| if self.0[i] < other.0[i] { yes.0[i] } else { no.0[i] }))
+    }
+    #[inline(always)]
+    unsafe fn transpose(from: *const R, row: usize, to: *mut R, to_row: usize) {
+        for i in 0..N {
+            for j in 0..N {
+                // SAFETY: the caller vouches for both blocks.
+                unsafe { *to.add(j * to_row + i) = *from.add(i * row + j) }
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn power_of_two(self) -> Self {
+        Portable(self.0.map(Bits::power_of_two))
+    }
+}
+
+/// A number whose bits can be set.
+pub trait Bits {
+    /// 2ⁿ: adding 1.5 · 2ᵈ, d the digits of the type, puts n into the lowest bits, from where it
+    /// moves, biased, to the exponent.
+    fn power_of_two(self) -> Self;
+}
+
+impl Bits for f32 {
+    #[inline(always)]
+    fn power_of_two(self) -> f32 {
+        f32::from_bits((self + f32::ROUND).to_bits().wrapping_add(127) << 23)
+    }
+}
+
+impl Bits for f64 {
+    #[inline(always)]
+    fn power_of_two(self) -> f64 {
+        f64::from_bits((self + f64::ROUND).to_bits().wrapping_add(1023) << 52)
+    }
+}

@@ -1,0 +1,131 @@
+//! What the kernels reach, in GFLOP/s: `cargo test --release speed -- --ignored --nocapture`.
+
+use super::attention::{Band, Mask, attention};
+use super::gemm::{gemm, gemm_packed, pack_b};
+use super::layout::View;
+use super::testing::Rng;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// Prints the rate of `f` on one thread, by the time that the thread had a processor: other load on
+/// the machine does not count.
+fn rate(name: &str, operations: usize, mut f: impl FnMut() + Send) {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let (seconds, runs) = pool.install(|| {
+        f();
+        let (start, before, mut runs) = (Instant::now(), processor_time(), 0);
+        while start.elapsed() < Duration::from_millis(400) || runs < 3 {
+            f();
+            runs += 1;
+        }
+        (processor_time() - before, runs)
+    });
+    let each = seconds / f64::from(runs);
+    println!("{name:40} {:8.1} GFLOP/s {:9.1} µs", operations as f64 / each / 1e9, each * 1e6);
+}
+
+/// Seconds for which the calling thread has run.
+fn processor_time() -> f64 {
+    std::thread::yield_now(); // brings the kernel's account up to date
+    let line = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    line.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
+}
+
+#[test]
+#[ignore = "measures"]
+fn speed_of_products() {
+    let mut rng = Rng::new(1);
+    for (m, k, n) in [
+        (2048, 512, 1536),
+        (2048, 512, 512),
+        (128, 384, 384),
+        (512, 768, 2304),
+        (2048, 768, 3072),
+        (2048, 3072, 768),
+        (8, 512, 512),
+        (1, 768, 768),
+    ] {
+        let (a, b) = (rng.block::<f32>(&[m, k]), rng.block::<f32>(&[k, n]));
+        let transposed = rng.block::<f32>(&[n, k]);
+        let transposed = View { layout: transposed.layout.transposed(), ..transposed.view() };
+        let packed = pack_b(b.view());
+        let mut out = vec![0f32; m * n];
+        let name = format!("{m} x {k} x {n}");
+        rate(&format!("{name} packed before"), 2 * m * k * n, || {
+            gemm_packed(black_box(a.view()), &packed, None, &mut out);
+        });
+        rate(&name, 2 * m * k * n, || gemm(black_box(a.view()), b.view(), None, &mut out));
+        rate(&format!("{name} transposed"), 2 * m * k * n, || {
+            gemm(black_box(a.view()), transposed, None, &mut out);
+        });
+    }
+    let (a, b) = (rng.block::<f32>(&[256, 64, 64]), rng.block::<f32>(&[256, 64, 64]));
+    let mut out = vec![0f32; 256 * 64 * 64];
+    rate("256 of 64 x 64 x 64", 2 * out.len() * 64, || {
+        gemm(black_box(a.view()), b.view(), None, &mut out);
+    });
+    let transposed = View { layout: b.layout.transposed(), ..b.view() };
+    rate("256 of 64 x 64 x 64 transposed", 2 * out.len() * 64, || {
+        gemm(black_box(a.view()), transposed, None, &mut out);
+    });
+    let (a, b) = (rng.block::<f64>(&[512, 512]), rng.block::<f64>(&[512, 512]));
+    let mut out = vec![0f64; 512 * 512];
+    rate("512 x 512 x 512 f64", 2 * out.len() * 512, || {
+        gemm(black_box(a.view()), b.view(), None, &mut out);
+    });
+}
+
+#[test]
+#[ignore = "measures"]
+fn speed_of_attention() {
+    let mut rng = Rng::new(2);
+    for (batch, heads, len, d) in [(32, 8, 64, 64), (1, 12, 512, 64), (1, 2, 2048, 64)] {
+        let x = [0; 3].map(|_| rng.block::<f32>(&[batch, len, heads, d]));
+        let [q, k, v] =
+            [0, 1, 2].map(|i| View { layout: x[i].layout.permuted(&[0, 2, 1, 3]), ..x[i].view() });
+        let mut out = vec![0f32; batch * len * heads * d];
+        for causal in [false, true] {
+            let mut mask = Mask::NONE;
+            let mut operations = 4 * batch * heads * len * len * d;
+            if causal {
+                mask.bands.push(Band { offset: 0, prefix: 0 });
+                operations = operations / 2 + operations / 2 / len;
+            }
+            let name = format!("{batch} x {heads} x {len} x {d} causal {causal}");
+            rate(&name, operations, || attention(black_box(q), k, v, 0.125, &mask, &mut out));
+        }
+    }
+}
+
+/// What the multipliers can do: independent products in registers.
+#[test]
+#[ignore = "measures"]
+fn speed_limit() {
+    use super::simd::{Isa, Kernel, Lanes, Vector};
+    struct Limit;
+    impl Kernel<f32> for Limit {
+        type Output = f32;
+        #[inline(always)]
+        unsafe fn run<V: Vector<Scalar = f32>>(self) -> f32 {
+            // SAFETY: the caller vouches for the instruction set.
+            unsafe {
+                let mut sums = [V::splat(black_box(0.5)); 12];
+                let factor = V::splat(black_box(0.999));
+                for _ in 0..1_000_000 {
+                    for sum in &mut sums {
+                        *sum = sum.mul_add(factor, factor);
+                    }
+                }
+                let mut out = [0f32; 16];
+                for sum in sums {
+                    sum.store(out.as_mut_ptr());
+                    black_box(&out);
+                }
+                out[0]
+            }
+        }
+    }
+    rate("limit", 12 * 16 * 1_000_000, || {
+        black_box(f32::vectorized(Isa::best(), Limit));
+    });
+}

@@ -1,0 +1,89 @@
+//! The innermost loop of every product: a few rows times two vectors of columns, kept in registers.
+//!
+//! Each sum starts from 0 or from what the output holds and takes one product for each k in
+//! ascending order. So a sum does not depend on the rows and columns around it, on how K was cut,
+//! or on where the operands lie.
+
+use super::simd::Vector;
+use crate::element::Real;
+
+/// Vectors in a row of a tile.
+const VECTORS: usize = 2;
+
+/// Columns in a tile.
+pub(super) const fn columns<V: Vector>() -> usize {
+    VECTORS * V::LANES
+}
+
+/// Where a tile finds its operands and its sums. The distance from one k to the next is `a_k` and
+/// `b_k`, from one row to the next `a_row` and `sums_row`; columns are neighbours.
+pub(super) struct Tile<R> {
+    pub(super) k: usize,
+    pub(super) a: *const R,
+    pub(super) a_row: usize,
+    pub(super) a_k: usize,
+    pub(super) b: *const R,
+    pub(super) b_k: usize,
+    pub(super) sums: *mut R,
+    pub(super) sums_row: usize,
+    /// Whether the products are added to the sums that are there.
+    pub(super) add: bool,
+}
+
+impl<R: Real> Tile<R> {
+    /// Multiplies `rows` rows, 1 to `V::ROWS`.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`. For all rows, all k and all columns of a tile,
+    /// `a` and `b` can be read and `sums` written, and, with `add`, `sums` are initialized.
+    #[inline(always)]
+    pub(super) unsafe fn multiply<V: Vector<Scalar = R>>(&self, rows: usize) {
+        // SAFETY: the caller's.
+        unsafe {
+            match rows {
+                1 => self.multiply_rows::<V, 1>(),
+                2 => self.multiply_rows::<V, 2>(),
+                3 => self.multiply_rows::<V, 3>(),
+                4 => self.multiply_rows::<V, 4>(),
+                5 => self.multiply_rows::<V, 5>(),
+                _ => self.multiply_rows::<V, 6>(),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_rows<V: Vector<Scalar = R>, const M: usize>(&self) {
+        // SAFETY: the caller's, see `multiply`.
+        unsafe {
+            let mut sums = [[V::splat(R::zero()); VECTORS]; M];
+            if self.add {
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    for (i, sum) in sums.iter_mut().enumerate() {
+                        *sum = V::load(self.sums.add(row * self.sums_row + i * V::LANES));
+                    }
+                }
+            }
+            let mut b = self.b;
+            let rows: [*const R; M] = std::array::from_fn(|row| self.a.add(row * self.a_row));
+            let mut at = 0;
+            for _ in 0..self.k {
+                let columns: [V; VECTORS] = [V::load(b), V::load(b.add(V::LANES))];
+                for (sums, row) in sums.iter_mut().zip(rows) {
+                    let x = V::splat(*row.add(at));
+                    for (sum, &column) in sums.iter_mut().zip(&columns) {
+                        *sum = x.mul_add(column, *sum);
+                    }
+                }
+                at += self.a_k;
+                // The last step may leave B's memory; nothing is read there.
+                b = b.wrapping_add(self.b_k);
+            }
+            for (row, sums) in sums.iter().enumerate() {
+                for (i, sum) in sums.iter().enumerate() {
+                    sum.store(self.sums.add(row * self.sums_row + i * V::LANES));
+                }
+            }
+        }
+    }
+}

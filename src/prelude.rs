@@ -1,0 +1,10 @@
+//! The names that most programs import.
+//!
+//! Errors are easiest to read where the names are imported one by one: after a glob import rustc
+//! prints `shapeproof::C<512>` where it otherwise prints `C<512>`.
+
+pub use crate::{
+    AnyTensor, Axis, Batch, C, Causal, DivisibleBy, HeadDim, HeadDimOf, Heads, Hidden, Infer, Key,
+    Linear, MaskFor, Mode, Model, Module, MultiHeadAttention, NoMask, Query, Seq, Shape, Size,
+    Static, Tensor, Vocab, dispatch, dyn_size, parameters,
+};
