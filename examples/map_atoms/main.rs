@@ -53,15 +53,14 @@ fn run() -> Result<(), (u8, String)> {
         }
         Command::Map { reactions, plot } => (reactions, plot),
     };
-    let file = models().join("rxnmapper_albert.json");
-    let json = read_json(&file)?;
+    let [config, weights] = model_files()?;
+    let json = read_json(&config)?;
     let vocabulary = Vocabulary::from_json(&json).map_err(|message| (FAILURE, message))?;
     let reactions: Vec<Reaction> = texts
         .iter()
         .map(|text| vocabulary.parse(text).map_err(|message| (USAGE, message)))
         .collect::<Result<_, _>>()?;
-    let model = Albert::load(&file.with_extension("safetensors"), &json["config"])
-        .map_err(|message| (FAILURE, message))?;
+    let model = Albert::load(&weights, &json["config"]).map_err(|message| (FAILURE, message))?;
 
     let mut out = std::io::stdout().lock();
     for (at, reaction) in reactions.iter().enumerate() {
@@ -132,8 +131,18 @@ fn numbered(plot: &Path, at: usize, count: usize) -> PathBuf {
     plot.with_file_name(format!("{stem}-{}{}", at + 1, ending.unwrap_or_default()))
 }
 
-fn models() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/models")
+/// The model's JSON and weights, which a clone has wherever the program is run from.
+fn model_files() -> Result<[PathBuf; 2], (u8, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/models");
+    let files =
+        ["json", "safetensors"].map(|it| folder.join("rxnmapper_albert").with_extension(it));
+    match files.iter().find(|file| !file.is_file()) {
+        Some(file) => Err((
+            FAILURE,
+            format!("no {}: models come with the repository, not with the package", file.display()),
+        )),
+        None => Ok(files),
+    }
 }
 
 fn read_json(path: &Path) -> Result<serde_json::Value, (u8, String)> {

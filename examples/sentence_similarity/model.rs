@@ -50,7 +50,7 @@ pub(crate) fn encode(
         (width, heads, inner, words, positions) as (M, H, F, V, P) in [(384, 12, 1536, 30522, 512)]
             => encode_with::<M, H, F, V, P>(folder, config, batch)
     )
-    .flatten()
+    .map_err(|error| format!("{}: {error}", folder.join("config.json").display()))?
     .map_err(|error| error.to_string())
 }
 

@@ -3,4 +3,6 @@
 
 mod fixtures;
 mod map_atoms;
+mod minilm;
+mod rxnmapper;
 mod sentence_similarity;
