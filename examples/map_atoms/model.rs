@@ -44,6 +44,8 @@ impl Module for Albert {
     parameters!(words, positions, token_types, norm, widen, encoder);
 }
 
+/// A vector for every token.
+type Hidden<B, S> = Tensor<(Batch<B>, Seq<S>, Model<Wide>)>;
 /// Attention weights of every reaction, head and pair of tokens.
 type Weights<B, S> = Tensor<(Batch<B>, Heads<HeadCount>, Query<S>, Key<S>)>;
 
@@ -106,7 +108,7 @@ impl Albert {
     pub(crate) fn embed<B: Size, S: Size>(
         &self,
         tokens: &Tensor<(Batch<B>, Seq<S>), usize>,
-    ) -> Result<Tensor<(Batch<B>, Seq<S>, Model<Wide>)>> {
+    ) -> Result<Hidden<B, S>> {
         let (_, Seq(length)) = tokens.shape();
         let words = self.words.try_forward(tokens, &mut Infer)?;
         let positions = Infer.read(&self.positions.weight).try_slice(Position, 0, length)?;
