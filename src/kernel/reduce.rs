@@ -175,7 +175,7 @@ mod tests {
             let x: Vec<f32> = (0..n).map(|_| rng.unit() as f32).collect();
             let exact: f64 = x.iter().map(|&x| f64::from(x)).sum();
             let error = (f64::from(sum(row(&x), 0)[0]) - exact).abs();
-            assert!(error <= 6e-8 * exact * (1.0 + (n as f64).log2()), "{n}: {error}");
+            assert!(error <= 6e-8 * exact * (1.0 + f64::from(n).log2()), "{n}: {error}");
         }
     }
 
