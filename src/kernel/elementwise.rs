@@ -6,7 +6,7 @@
 //! either way, so strided and packed inputs give the same bits.
 
 use super::layout::View;
-use super::parallel::{for_each_chunk, for_each_chunk_pair};
+use super::parallel::for_each_chunk;
 use super::runs::Runs;
 use crate::element::Element;
 
@@ -49,13 +49,6 @@ pub(crate) fn map<A: Element, B: Element>(view: View<A>, f: impl Fn(A) -> B + Sy
     });
     out
 }
-
-/// Every element replaced by `f` of it.
-pub(crate) fn map_in_place<E: Element>(data: &mut [E], f: impl Fn(E) -> E + Sync) {
-    let count = data.len();
-    for_each_chunk(data, CHUNK, count, |_, chunk| chunk.iter_mut().for_each(|x| *x = f(*x)));
-}
-
 /// `f` of every pair of elements. The views must have equal sizes.
 pub(crate) fn zip<A: Element, B: Element, C: Element>(
     a: View<A>,
@@ -125,60 +118,6 @@ pub(crate) fn zip3<A: Element, B: Element, C: Element, D: Element>(
     });
     out
 }
-
-/// Every element of packed `data` combined with the element of `other` in its place. `other` must
-/// have as many elements.
-pub(crate) fn zip_in_place<A: Element, B: Element>(
-    data: &mut [A],
-    other: View<B>,
-    f: impl Fn(A, B) -> A + Sync,
-) {
-    let count = data.len();
-    debug_assert_eq!(count, other.layout.count());
-    let runs = Runs::new([&other.layout]);
-    let [step] = runs.steps();
-    for_each_chunk(data, CHUNK, count, |i, chunk| {
-        let mut done = 0;
-        runs.for_each(i * CHUNK, chunk.len(), |[at], len| {
-            let data = &mut chunk[done..done + len];
-            done += len;
-            if step == 1 {
-                for (a, &b) in data.iter_mut().zip(&other.data[at..at + len]) {
-                    *a = f(*a, b);
-                }
-            } else {
-                for (i, a) in data.iter_mut().enumerate() {
-                    *a = f(*a, other.data[at + i * step]);
-                }
-            }
-        });
-    });
-}
-
-/// `f` of every pair of elements, which gives two results. The views must have equal sizes.
-pub(crate) fn zip_to_two<A: Element, B: Element, C: Element, D: Element>(
-    a: View<A>,
-    b: View<B>,
-    f: impl Fn(A, B) -> (C, D) + Sync,
-) -> (Vec<C>, Vec<D>) {
-    let count = a.layout.count();
-    let (mut first, mut second) = (vec![C::default(); count], vec![D::default(); count]);
-    let runs = Runs::new([&a.layout, &b.layout]);
-    let [a_step, b_step] = runs.steps();
-    for_each_chunk_pair((&mut first, CHUNK), (&mut second, CHUNK), count, |i, first, second| {
-        let mut done = 0;
-        runs.for_each(i * CHUNK, first.len(), |[a_at, b_at], len| {
-            let first = first[done..done + len].iter_mut();
-            let second = second[done..done + len].iter_mut();
-            done += len;
-            for (i, (first, second)) in first.zip(second).enumerate() {
-                (*first, *second) = f(a.data[a_at + i * a_step], b.data[b_at + i * b_step]);
-            }
-        });
-    });
-    (first, second)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,12 +141,6 @@ mod tests {
                     zip3(view, a.view(), view, |a, b, c| a + b + c - c.min(c)).len(),
                     packed.len()
                 );
-                let mut inplace = packed.clone();
-                zip_in_place(&mut inplace, view, |a, b| a + b);
-                assert_eq!(inplace, twice);
-                let (sum, same) = zip_to_two(view, a.view(), |a, b| (a + b, a == b));
-                assert_eq!(sum, twice);
-                assert!(same.iter().all(|&same| same));
             }
         }
     }

@@ -5,7 +5,12 @@
 //! once where it is subnormal, and overflows to infinity by itself. Arguments are first held to a
 //! range at whose ends the result is 0 and ∞ already; NaN passes through.
 
-use super::simd::Vector;
+use super::elementwise::pack;
+use super::layout::View;
+use super::parallel::for_each_chunk;
+use super::simd::{Isa, Kernel, Lanes, MAX_LANES, Vector};
+use crate::element::Float;
+use num_traits::Zero;
 
 /// The numbers that the algorithm needs of a type.
 pub trait Exp: Sized + 'static {
@@ -78,6 +83,36 @@ impl Exp for f64 {
         1.0 / 6.0,
         1.0 / 2.0,
     ];
+}
+
+/// eˣ of every element.
+pub(crate) fn exp_of_each<E: Float>(view: View<E>) -> Vec<E> {
+    let isa = Isa::best();
+    let mut out = pack(view);
+    let work = out.len() * COST;
+    for_each_chunk(&mut out, CHUNK, work, |_, chunk| E::Wide::vectorized(isa, Each(chunk)));
+    out
+}
+
+/// Elements in a piece of work, and operations for each of them.
+const CHUNK: usize = 1 << 14;
+const COST: usize = 8;
+
+struct Each<'a, E>(&'a mut [E]);
+
+impl<E: Float> Kernel<E::Wide> for Each<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<Scalar = E::Wide>>(self) {
+        for few in self.0.chunks_mut(V::LANES) {
+            let mut lanes = [E::Wide::zero(); MAX_LANES];
+            few.iter().zip(&mut lanes).for_each(|(x, lane)| *lane = x.wide());
+            // SAFETY: the instruction set is the caller's; no vector has more lanes than there are.
+            unsafe { exp(V::load(lanes.as_ptr())).store(lanes.as_mut_ptr()) };
+            few.iter_mut().zip(lanes).for_each(|(x, lane)| *x = E::narrow(lane));
+        }
+    }
 }
 
 /// eˣ lane by lane.

@@ -1,6 +1,6 @@
 //! The linear map y = x · W + b over the last axis: a matrix product with one matrix for all rows.
 
-use super::gemm::{PackedB, gemm, gemm_packed, pack_b};
+use super::gemm::{PackedB, gemm, gemm_packed};
 use super::layout::View;
 use crate::element::Float;
 
@@ -19,7 +19,7 @@ pub(crate) fn linear<E: Float>(x: View<E>, w: View<E>, bias: Option<&[E]>, out: 
     gemm(x, View { layout, ..w }, bias, out);
 }
 
-/// As [`linear`], with the weights packed once by [`pack_weights`].
+/// As [`linear`], with the weights packed once by [`pack_b`](super::gemm::pack_b).
 pub(crate) fn linear_packed<E: Float>(
     x: View<E>,
     w: &PackedB<E>,
@@ -28,15 +28,10 @@ pub(crate) fn linear_packed<E: Float>(
 ) {
     gemm_packed(x, w, bias, out);
 }
-
-/// Weights (I × O in any memory order) in the order that the product reads them.
-pub(crate) fn pack_weights<E: Float>(w: View<E>) -> PackedB<E> {
-    pack_b(w)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::gemm::pack_b;
     use crate::kernel::layout::Layout;
     use crate::kernel::testing::{Rng, bits};
 
@@ -56,7 +51,7 @@ mod tests {
         let mut z = [0f32; 24];
         linear(x.scattered(2).view(), other.view(), Some(&bias), &mut z);
         assert_eq!(bits(&z), bits(&y));
-        linear_packed(x.view(), &pack_weights(other.view()), Some(&bias), &mut z);
+        linear_packed(x.view(), &pack_b(other.view()), Some(&bias), &mut z);
         assert_eq!(bits(&z), bits(&y));
         let vector = View { data: &x.data[..5], layout: Layout::packed(&[5]) };
         linear(vector, w.view(), Some(&bias), &mut z[..4]);

@@ -13,7 +13,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod elementwise;
-mod exp;
+pub(crate) mod exp;
 pub(crate) mod gemm;
 pub(crate) mod index;
 pub(crate) mod layout;

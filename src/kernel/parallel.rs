@@ -50,27 +50,9 @@ pub(crate) fn for_each_chunk_pair<T: Send, U: Send>(
         chunks.enumerate().with_max_len(1).for_each(|(i, (a, b))| f(i, a, b));
     }
 }
-
-/// Combines the results of `tasks` calls of `map` from the first to the last, or `None` where there
-/// are none.
-pub(crate) fn reduce<T: Send>(
-    tasks: usize,
-    work: usize,
-    map: impl Fn(usize) -> T + Sync,
-    combine: impl Fn(T, T) -> T,
-) -> Option<T> {
-    if tasks <= 1 || work < WORTH_SHARING {
-        (0..tasks).map(map).reduce(combine)
-    } else {
-        let parts: Vec<T> = (0..tasks).into_par_iter().with_max_len(1).map(&map).collect();
-        parts.into_iter().reduce(combine)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::testing::in_pools;
 
     #[test]
     fn chunks_are_numbered_and_cover_the_output() {
@@ -85,12 +67,5 @@ mod tests {
     fn nothing_to_do_is_done() {
         for_each(0, usize::MAX, |_| unreachable!());
         for_each_chunk::<u8>(&mut [], 0, usize::MAX, |_, _| unreachable!());
-        assert_eq!(reduce(0, usize::MAX, |i| i, |a, b| a + b), None);
-    }
-
-    #[test]
-    fn reduction_does_not_depend_on_the_number_of_threads() {
-        let sum = || reduce(1000, usize::MAX, |i| 1.0 / (1.0 + i as f32), |a, b| a + b).unwrap();
-        in_pools(|| sum().to_bits());
     }
 }

@@ -121,27 +121,6 @@ pub(crate) fn argmax<E: Element>(view: View<E>, at: usize) -> Vec<usize> {
 pub(super) fn is_nan<E: Element>(x: &E) -> bool {
     x != x
 }
-
-/// Folds each line from the first element to the last.
-pub(crate) fn fold<A: Element, B: Element>(
-    view: View<A>,
-    at: usize,
-    init: B,
-    f: impl Fn(B, A) -> B + Sync,
-) -> Vec<B> {
-    let lines = Lines::new(view, at);
-    let mut out = vec![B::default(); lines.count];
-    lines.for_each(
-        (&mut out, 1),
-        1,
-        |x| x,
-        |line, out| {
-            out[0] = line.iter().fold(init, |acc, &x| f(acc, x));
-        },
-    );
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,10 +182,5 @@ mod tests {
         assert!(max(row(&x), 0)[0].is_nan() && min(row(&x), 0)[0].is_nan());
         assert_eq!(argmax(row(&x), 0), [1]);
         assert_eq!(argmax(row(&[2, 5, 5, 1]), 0), [1]);
-    }
-
-    #[test]
-    fn fold_goes_from_first_to_last() {
-        assert_eq!(fold(row(&[1, 2, 3]), 0, 0i64, |acc, x: i32| acc * 10 + i64::from(x)), [123]);
     }
 }

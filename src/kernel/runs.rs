@@ -43,11 +43,6 @@ impl<const N: usize> Runs<N> {
         self.strides.map(|strides| strides[strides.len() - 1])
     }
 
-    /// The length of a whole run.
-    pub(crate) fn run_len(&self) -> usize {
-        self.dims[self.dims.len() - 1]
-    }
-
     /// Calls `f` with the positions and the length of every run of the `count` elements from the
     /// row-major position `first` on.
     #[inline]

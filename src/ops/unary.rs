@@ -1,9 +1,10 @@
 //! Functions of one element.
 
 use crate::element::Float;
+use crate::kernel::exp::exp_of_each;
 use crate::kernel::math;
 use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::tensor::{AnyTensor, Tensor};
 use num_traits::Float as _;
 
 macro_rules! unary {
@@ -17,8 +18,6 @@ macro_rules! unary {
     };
 }
 unary! {
-    /// eˣ.
-    exp |x| x.exp();
     /// The natural logarithm; −∞ at 0, NaN below.
     ln |x| x.ln();
     /// The square root; NaN below 0.
@@ -48,6 +47,17 @@ unary! {
 }
 
 impl<S: Shape, E: Float> Tensor<S, E> {
+    /// eˣ.
+    ///
+    /// # Numerics
+    /// Within 2 units in the last place for f32.
+    pub fn exp(&self) -> Self {
+        Tensor::typed(
+            self.shape(),
+            AnyTensor::from_packed(self.dims(), exp_of_each(self.any().view())),
+        )
+    }
+
     /// Each element moved to the nearest number in `low..=high`; NaN stays NaN.
     pub fn clamp(&self, low: f64, high: f64) -> Self {
         let (low, high) = (E::from_f64(low), E::from_f64(high));

@@ -79,6 +79,7 @@ macro_rules! positions {
             const AT: usize = $i;
             type Without = ($($P,)* $($R,)*);
             type With<Z: Axis> = ($($P,)* Z, $($R,)*);
+            #[allow(clippy::unused_unit, reason = "of one axis, the rest is the empty tuple")]
             fn without(self) -> Self::Without {
                 ($(self.$pi,)* $(self.$ri,)*)
             }

@@ -46,6 +46,7 @@ pub(crate) struct Epilogue<'a, E> {
     pub(crate) accumulate: bool,
 }
 
+#[cfg(test)]
 impl<E> Epilogue<'_, E> {
     /// The product alone replaces the output.
     pub(crate) const NONE: Self = Epilogue { bias: None, accumulate: false };
