@@ -8,6 +8,7 @@ mod fixtures;
 mod map_atoms;
 mod masks;
 mod onnx;
+mod ops;
 mod oracle;
 mod properties;
 mod random;
