@@ -75,7 +75,8 @@ impl<S: Shape, E: Float> Tensor<S, E> {
             )));
         }
         let off = |&(_, (a, b)): &(usize, (f64, f64))| {
-            let close = a == b || (a - b).abs() <= absolute + relative * b.abs();
+            // Everything is within a share of infinity: only itself is close to it.
+            let close = a == b || b.is_finite() && (a - b).abs() <= absolute + relative * b.abs();
             !close
         };
         let (found, wanted) = (self.to_vec(), expected.to_vec());

@@ -63,7 +63,10 @@ fn elements<E: Element>(tensor: &AnyTensor<E>, f: &mut Formatter<'_>) -> fmt::Re
     }
     let precision = f.precision().unwrap_or(4);
     let text = |index: &[usize]| {
-        let value = tensor.try_at(index).map(|value| format!("{value:.precision$?}"));
+        let value = tensor.try_at(index).map(|value| match E::NAME {
+            bool::NAME => format!("{value:?}"), // a precision would cut the word
+            _ => format!("{value:.precision$?}"),
+        });
         value.unwrap_or_default()
     };
     let mut width = 0;
