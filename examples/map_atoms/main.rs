@@ -9,6 +9,7 @@ mod cli;
 mod element;
 mod heatmap;
 mod mapping;
+mod model;
 mod smiles;
 
 use std::{
@@ -20,12 +21,18 @@ use std::{
 use cli::Command;
 use heatmap::HeatMap;
 use mapping::MappedAtom;
+use model::Albert;
+use shapeproof::{Batch, C, Heads, NoMask, Seq, Tensor, dyn_size};
 use smiles::{Reaction, Vocabulary};
 
 /// The arguments are wrong, or a text is no reaction.
 const USAGE: u8 = 2;
 /// The model or the plot's file failed.
 const FAILURE: u8 = 1;
+
+/// What this model has learned to map atoms with, both counted from 0.
+const LAYER: usize = 10;
+const HEAD: usize = 5;
 
 fn main() -> ExitCode {
     match run() {
@@ -46,12 +53,14 @@ fn run() -> Result<(), (u8, String)> {
         }
         Command::Map { reactions, plot } => (reactions, plot),
     };
-    let json = read_json(&models().join("rxnmapper_albert.json"))?;
+    let [config, weights] = model_files()?;
+    let json = read_json(&config)?;
     let vocabulary = Vocabulary::from_json(&json).map_err(|message| (FAILURE, message))?;
     let reactions: Vec<Reaction> = texts
         .iter()
         .map(|text| vocabulary.parse(text).map_err(|message| (USAGE, message)))
         .collect::<Result<_, _>>()?;
+    let model = Albert::load(&weights, &json["config"]).map_err(|message| (FAILURE, message))?;
 
     let mut out = std::io::stdout().lock();
     for (at, reaction) in reactions.iter().enumerate() {
@@ -62,7 +71,8 @@ fn run() -> Result<(), (u8, String)> {
         if reactions.len() > 1 {
             writeln!(out, "# {}", reaction.text).map_err(unwritten)?;
         }
-        let attention = attention(&reaction.ids).map_err(|message| (FAILURE, message))?;
+        let attention =
+            attention(&model, &reaction.ids).map_err(|error| (FAILURE, error.to_string()))?;
         let atoms = mapping::map_atoms(reaction, &attention);
         for atom in &atoms {
             writeln!(out, "{atom}").map_err(unwritten)?;
@@ -80,9 +90,12 @@ fn unwritten(error: std::io::Error) -> (u8, String) {
     (FAILURE, format!("standard output: {error}"))
 }
 
-/// The attention weights of layer index 10, head 5: a row for each query.
-fn attention(_ids: &[usize]) -> Result<Vec<f32>, String> {
-    Err("the model is not part of this build".into())
+/// The attention weights that tell where atoms come from, a row for each query.
+fn attention(model: &Albert, ids: &[usize]) -> shapeproof::Result<Vec<f32>> {
+    dyn_size!(length = ids.len());
+    let tokens = Tensor::try_from_vec((Batch(C::<1>), Seq(length)), ids.to_vec())?;
+    let weights = model.attention(LAYER, &tokens, NoMask)?;
+    Ok(weights.try_select(Batch, 0)?.try_select(Heads, HEAD)?.to_vec())
 }
 
 fn draw(
@@ -97,7 +110,9 @@ fn draw(
     let boxed: Vec<_> = atoms.iter().filter_map(cell).collect();
     let map = HeatMap {
         title: &reaction.text,
-        subtitle: "attention weights of layer index 10, head 5; red boxes: the atom mapping",
+        subtitle: &format!(
+            "attention weights of layer index {LAYER}, head {HEAD}; red boxes: the atom mapping"
+        ),
         tokens: &tokens,
         weights: attention,
         divider: reaction.arrow,
@@ -116,8 +131,18 @@ fn numbered(plot: &Path, at: usize, count: usize) -> PathBuf {
     plot.with_file_name(format!("{stem}-{}{}", at + 1, ending.unwrap_or_default()))
 }
 
-fn models() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/models")
+/// The model's JSON and weights, which a clone has wherever the program is run from.
+fn model_files() -> Result<[PathBuf; 2], (u8, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/models");
+    let files =
+        ["json", "safetensors"].map(|it| folder.join("rxnmapper_albert").with_extension(it));
+    match files.iter().find(|file| !file.is_file()) {
+        Some(file) => Err((
+            FAILURE,
+            format!("no {}: models come with the repository, not with the package", file.display()),
+        )),
+        None => Ok(files),
+    }
 }
 
 fn read_json(path: &Path) -> Result<serde_json::Value, (u8, String)> {

@@ -5,13 +5,16 @@
 //! ```
 
 mod cli;
+mod model;
 mod similarity;
 mod words;
 
-use std::{path::Path, process::ExitCode};
+use std::{io::Write, process::ExitCode};
 
 use cli::Command;
-use words::{TokenBatch, Words};
+use model::Config;
+use shapeproof::{FloatTensor, save_tensors};
+use words::Words;
 
 /// The arguments or the model's folder are wrong.
 const USAGE: u8 = 2;
@@ -32,40 +35,27 @@ fn run() -> Result<(), (u8, String)> {
     let usage = |message| (USAGE, message);
     let failure = |message| (FAILURE, message);
     let arguments = std::env::args_os().skip(1);
-    let (model, sentences, vectors_file) = match cli::parse(arguments).map_err(usage)? {
+    let (folder, sentences, file) = match cli::parse(arguments).map_err(usage)? {
         Command::Help => {
             print!("{}", cli::HELP);
             return Ok(());
         }
         Command::Compare { model, sentences, vectors } => (model, sentences, vectors),
     };
-    cli::check_model(&model).map_err(usage)?;
-    let max_tokens = positions(&model.join("config.json")).map_err(failure)?;
-    let words = Words::load(&model.join("tokenizer.json"), max_tokens).map_err(failure)?;
+    cli::check_model(&folder).map_err(usage)?;
+    let config = Config::read(&folder.join("config.json")).map_err(failure)?;
+    let words = Words::load(&folder.join("tokenizer.json"), config.positions).map_err(failure)?;
     let batch = words.batch(&sentences).map_err(failure)?;
     batch.notices.iter().for_each(|notice| eprintln!("sentence_similarity: {notice}"));
 
-    let vectors = sentence_vectors(&model, &batch, vectors_file.as_deref()).map_err(failure)?;
-    print!("{}", similarity::table(&sentences, &similarity::cosines(&vectors)));
-    Ok(())
-}
-
-/// One vector a sentence: the mean of the last hidden states over its tokens, of
-/// length 1.
-fn sentence_vectors(
-    _model: &Path,
-    _batch: &TokenBatch,
-    _file: Option<&Path>,
-) -> Result<Vec<Vec<f32>>, String> {
-    Err("the model is not part of this build".into())
-}
-
-/// How many tokens the model has positions for.
-fn positions(config: &Path) -> Result<usize, String> {
-    let refuse = |error: &dyn std::fmt::Display| format!("{}: {error}", config.display());
-    let text = std::fs::read_to_string(config).map_err(|error| refuse(&error))?;
-    let json: serde_json::Value = serde_json::from_str(&text).map_err(|error| refuse(&error))?;
-    let positions = json["max_position_embeddings"].as_u64();
-    let positions = positions.and_then(|it| usize::try_from(it).ok()).filter(|it| *it >= 2);
-    positions.ok_or_else(|| refuse(&"no `max_position_embeddings` of at least 2"))
+    let vectors = model::encode(&folder, &config, &batch).map_err(failure)?;
+    let rows: Vec<Vec<f32>> = vectors.to_vec().chunks(config.width).map(<[f32]>::to_vec).collect();
+    let table = similarity::table(&sentences, &similarity::cosines(&rows));
+    if let Some(file) = file {
+        save_tensors(&file, [("vectors", FloatTensor::new(vectors))])
+            .map_err(|error| failure(error.to_string()))?;
+        eprintln!("sentence_similarity: wrote {}", file.display());
+    }
+    let written = std::io::stdout().write_all(table.as_bytes());
+    written.map_err(|error| failure(format!("standard output: {error}")))
 }

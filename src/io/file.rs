@@ -1,20 +1,23 @@
 //! A safetensors file, or several that an index names, open for reading tensor by tensor.
 
-use super::header;
+use super::decode::{Decode, FromFile, Runs};
+use super::{header, index, quoted};
 use crate::error::{Error, Result};
+use crate::kernel::layout::{MAX_RANK, checked_count};
 use crate::tensor::{AnyTensor, FloatTensor};
-use half::{bf16, f16};
 use safetensors::Dtype;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// Tensors in a safetensors file, or in the shards that an index (`….index.json`) names.
 ///
 /// Opening reads the header alone and checks it against the file's length; tensors are read one by
 /// one. A file that is truncated, or whose header is longer than the file, names a tensor twice, or
-/// has offsets that overlap or leave gaps, is refused with a message that has the path.
+/// has offsets that overlap or leave gaps, is refused with a message that has the path. So is an
+/// index where a shard is missing, lacks a tensor that it is named for, or has one that another
+/// shard has too.
 ///
 /// # Examples
 /// ```
@@ -50,6 +53,14 @@ struct Entry {
     bytes: usize,
 }
 
+/// `len` entries of an axis, from `start` on.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub(super) axis: usize,
+    pub(super) start: usize,
+    pub(super) len: usize,
+}
+
 impl TensorFile {
     /// Opens a `.safetensors` file, or the `.index.json` of a sharded one.
     ///
@@ -62,7 +73,7 @@ impl TensorFile {
         if path.extension().is_some_and(|extension| extension == "json") {
             file.add_index()?;
         } else {
-            file.add(path, |_| true)?;
+            file.add(path)?;
         }
         Ok(file)
     }
@@ -88,115 +99,160 @@ impl TensorFile {
     /// Where there is no such key (the message has the nearest ones), or it holds no floats, or more
     /// than six axes.
     pub fn read(&mut self, key: &str) -> Result<FloatTensor> {
-        let dims = self.dims(key).ok_or_else(|| self.missing(key))?;
-        let rows = dims.first().copied().unwrap_or(1);
-        self.read_rows(key, 0, rows)
-    }
-
-    /// `count` entries of the first axis, from `start` on. The caller has checked that they are there.
-    pub(super) fn read_rows(
-        &mut self,
-        key: &str,
-        start: usize,
-        count: usize,
-    ) -> Result<FloatTensor> {
-        let entry = self.entries.get(key).ok_or_else(|| self.missing(key))?;
-        let mut dims = entry.dims.clone();
-        let rows = dims.first().copied().unwrap_or(1);
-        debug_assert!(start + count <= rows);
-        let row = entry.bytes.checked_div(rows).unwrap_or(0);
-        if let Some(first) = dims.first_mut() {
-            *first = count;
+        match self.entry(key)?.dtype {
+            Dtype::F64 => self.read_as(key, None).map(FloatTensor::F64),
+            _ => self.read_as(key, None).map(FloatTensor::F32),
         }
-        let shard = &mut self.shards[entry.shard];
-        let mut bytes = vec![0; row * count];
-        let from = SeekFrom::Start(entry.start + (row * start) as u64);
-        shard
-            .file
-            .seek(from)
-            .and_then(|_| shard.file.read_exact(&mut bytes))
-            .map_err(|error| error.to_string())
-            .and_then(|()| decode(entry.dtype, &dims, &bytes))
-            .map_err(|message| Error::file(&shard.path, format!("key {key:?}: {message}")))
     }
 
-    /// The error for a key that is not there: with the nearest that are.
+    /// The tensor under a key, or a part of it, each element rounded to `E`. The caller has checked
+    /// that the part is there.
+    pub(super) fn read_as<E: FromFile>(
+        &self,
+        key: &str,
+        part: Option<Part>,
+    ) -> Result<AnyTensor<E>> {
+        let entry = self.entry(key)?;
+        if entry.dims.len() > MAX_RANK {
+            let axes = entry.dims.len();
+            return Err(
+                self.refused(key, format!("expected at most {MAX_RANK} axes, found {axes}"))
+            );
+        }
+        let dims = entry.dims_of(part);
+        let count = checked_count(&dims)
+            .ok_or_else(|| self.refused(key, Error::count_overflow(&dims).to_string()))?;
+        let mut data = Vec::new();
+        self.for_each_piece::<E>(key, part, |decode, piece| {
+            // Not before: bytes that are no floats are refused without an allocation.
+            data.reserve_exact(count - data.len());
+            decode(piece, &mut data);
+            Ok(())
+        })?;
+        AnyTensor::try_from_vec(&dims, data).map_err(|error| self.refused(key, error.to_string()))
+    }
+
+    /// Whether a tensor, or a part of it, holds finite numbers alone once each is rounded to `E`.
+    /// Keeps none of them.
+    pub(super) fn check_finite<E: FromFile>(&self, key: &str, part: Option<Part>) -> Result<()> {
+        let (mut numbers, mut done) = (Vec::new(), 0);
+        self.for_each_piece::<E>(key, part, |decode, piece| {
+            numbers.clear();
+            decode(piece, &mut numbers);
+            if let Some(at) = numbers.iter().position(|number| !number.to_f64().is_finite()) {
+                let (number, at, element) = (numbers[at], done + at, E::NAME);
+                return Err(format!("expected finite {element} numbers, found {number:?} at {at}"));
+            }
+            done += numbers.len();
+            Ok(())
+        })
+    }
+
+    fn for_each_piece<E: FromFile>(
+        &self,
+        key: &str,
+        part: Option<Part>,
+        mut each: impl FnMut(Decode<E>, &[u8]) -> std::result::Result<(), String>,
+    ) -> Result<()> {
+        let entry = self.entry(key)?;
+        let decode = E::decode(entry.dtype).ok_or_else(|| {
+            let message = format!("expected F64, F32, F16 or BF16 numbers, found {}", entry.dtype);
+            self.refused(key, message)
+        })?;
+        entry
+            .runs(part)
+            .for_each(&self.shards[entry.shard].file, |piece| each(decode, piece))
+            .map_err(|message| self.refused(key, message))
+    }
+
+    fn entry(&self, key: &str) -> Result<&Entry> {
+        self.entries.get(key).ok_or_else(|| self.missing(key))
+    }
+
+    /// An error about a key: with the file that has it.
+    pub(super) fn refused(&self, key: &str, message: impl Display) -> Error {
+        let shard = self.entries.get(key).and_then(|entry| self.shards.get(entry.shard));
+        let path = shard.map_or(&self.path, |shard| &shard.path);
+        Error::file(path, format!("key {}: {message}", quoted(key)))
+    }
+
+    /// The error for a key that is not there: with the nearest that are. Those first that the key
+    /// is the end of, or that are the end of the key: a prefix is what differs most often.
     pub(super) fn missing(&self, key: &str) -> Error {
-        let mut near: Vec<_> =
-            self.keys().map(|other| (strsim::damerau_levenshtein(key, other), other)).collect();
+        // Comparing takes time and memory by the product of the lengths.
+        let longest = 4 * key.len() + 64;
+        let mut near: Vec<_> = self
+            .keys()
+            .filter(|other| other.len() <= longest)
+            .map(|other| {
+                let is_end = other.ends_with(key) || key.ends_with(other);
+                (!is_end, strsim::damerau_levenshtein(key, other), other)
+            })
+            .collect();
         near.sort_unstable();
-        let near: Vec<_> = near.iter().take(3).map(|(_, name)| format!("{name:?}")).collect();
+        let near: Vec<_> = near.iter().take(3).map(|(.., name)| quoted(name)).collect();
         let near = if near.is_empty() { "none at all".into() } else { near.join(", ") };
-        Error::file(&self.path, format!("no key {key:?}; the nearest are {near}"))
+        Error::file(&self.path, format!("no key {}; the nearest are {near}", quoted(key)))
     }
 
-    fn add(&mut self, path: PathBuf, wanted: impl Fn(&str) -> bool) -> Result<()> {
-        let mut file = File::open(&path).map_err(|error| Error::file(&path, error.to_string()))?;
-        let (metadata, data) =
-            header::read(&mut file).map_err(|message| Error::file(&path, message))?;
+    /// Adds the tensors of one file.
+    fn add(&mut self, path: PathBuf) -> Result<()> {
+        let refused = |message: String| Error::file(&path, message);
+        let mut file =
+            File::open(&path).map_err(|error| refused(format!("cannot be opened: {error}")))?;
+        let (tensors, data) = header::read(&mut file).map_err(refused)?;
         let shard = self.shards.len();
-        for (key, info) in metadata.tensors().into_iter().filter(|(key, _)| wanted(key)) {
+        for (key, info) in tensors {
+            if let Some(other) = self.entries.get(&key) {
+                let (key, other) = (quoted(&key), self.shards[other.shard].path.display());
+                return Err(refused(format!("key {key}: {other} has it too")));
+            }
             let (start, end) = info.data_offsets;
-            let dims = info.shape.clone();
             let (start, bytes) = (data + start as u64, end - start);
-            self.entries.insert(key, Entry { shard, dtype: info.dtype, dims, start, bytes });
+            let entry = Entry { shard, dtype: info.dtype, dims: info.shape, start, bytes };
+            self.entries.insert(key, entry);
         }
         self.shards.push(Shard { path, file });
         Ok(())
     }
 
-    /// The shards that an index names: files beside it, each read for the keys that it is named for.
+    /// Adds the shards that an index names: files beside it.
     fn add_index(&mut self) -> Result<()> {
-        let path = self.path.clone();
-        let refused = |message: String| Error::file(&path, message);
-        let text = std::fs::read(&path).map_err(|error| refused(error.to_string()))?;
-        let index: serde_json::Value =
-            serde_json::from_slice(&text).map_err(|error| refused(format!("not JSON: {error}")))?;
-        let map = index.get("weight_map").and_then(serde_json::Value::as_object);
-        let map = map.ok_or_else(|| refused("no \"weight_map\": not an index of shards".into()))?;
-        let mut shards: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for (key, shard) in map {
-            let name = shard
-                .as_str()
-                .filter(|name| Path::new(name).file_name().is_some_and(|plain| plain == *name))
-                .ok_or_else(|| {
-                    refused(format!("key {key:?}: expected a file beside the index, found {shard}"))
-                })?;
-            shards.entry(name).or_default().push(key);
+        let map = index::read(&self.path).map_err(|message| Error::file(&self.path, message))?;
+        let names: BTreeSet<_> = map.iter().map(|(_, name)| name).collect();
+        for name in names {
+            self.add(self.path.with_file_name(name))?;
         }
-        for (name, keys) in shards {
-            self.add(path.with_file_name(name), |key| keys.contains(&key))?;
-            if let Some(key) = keys.iter().find(|key| !self.entries.contains_key(**key)) {
-                return Err(refused(format!(
-                    "key {key:?} is not in {name:?}, where the index has it"
-                )));
+        for (key, name) in &map {
+            let shard = self.entries.get(key).map(|entry| &self.shards[entry.shard].path);
+            if shard.is_none_or(|path| *path != self.path.with_file_name(name)) {
+                let (key, name) = (quoted(key), quoted(name));
+                let message = format!("key {key}: expected in {name}, which does not have it");
+                return Err(Error::file(&self.path, message));
             }
         }
         Ok(())
     }
 }
 
-/// Floats from little-endian bytes, as many as the sizes say.
-fn decode(dtype: Dtype, dims: &[usize], bytes: &[u8]) -> std::result::Result<FloatTensor, String> {
-    fn each<const N: usize, E>(bytes: &[u8], make: impl Fn([u8; N]) -> E) -> Vec<E> {
-        bytes.as_chunks().0.iter().map(|&chunk| make(chunk)).collect()
+impl Entry {
+    fn dims_of(&self, part: Option<Part>) -> Vec<usize> {
+        let mut dims = self.dims.clone();
+        if let Some(part) = part {
+            dims[part.axis] = part.len;
+        }
+        dims
     }
-    let tensor = match dtype {
-        Dtype::F64 => {
-            AnyTensor::try_from_vec(dims, each(bytes, f64::from_le_bytes)).map(FloatTensor::F64)
-        }
-        Dtype::F32 => {
-            AnyTensor::try_from_vec(dims, each(bytes, f32::from_le_bytes)).map(FloatTensor::F32)
-        }
-        Dtype::F16 => {
-            let data = each(bytes, |chunk| f16::from_le_bytes(chunk).to_f32());
-            AnyTensor::try_from_vec(dims, data).map(FloatTensor::F32)
-        }
-        Dtype::BF16 => {
-            let data = each(bytes, |chunk| bf16::from_le_bytes(chunk).to_f32());
-            AnyTensor::try_from_vec(dims, data).map(FloatTensor::F32)
-        }
-        other => return Err(format!("expected floats, found {other:?}")),
-    };
-    tensor.map_err(|error| error.to_string())
+
+    fn runs(&self, part: Option<Part>) -> Runs {
+        let (start, bytes) = (self.start, self.bytes);
+        let Some(part) = part.filter(|_| bytes > 0) else {
+            return Runs { start, runs: 1, length: bytes, step: bytes };
+        };
+        // No axis is empty, so these products are at most the number of bytes.
+        let runs = self.dims[..part.axis].iter().product();
+        let step = bytes / runs;
+        let each = step / self.dims[part.axis];
+        Runs { start: start + (part.start * each) as u64, runs, length: part.len * each, step }
+    }
 }

@@ -1,10 +1,11 @@
 //! Loading a model's parameters.
 
-use super::{Source, TensorFile, WeightLayout};
+use super::place::Place;
+use super::{Source, TensorFile, WeightLayout, quoted};
 use crate::error::{Error, Result};
-use crate::nn::{AnyParameter, Module, parameters, parameters_mut};
-use crate::tensor::{FloatTensor, shape_text};
-use std::collections::HashSet;
+use crate::nn::{AnyParameter, Module, ParameterId, parameters, parameters_mut};
+use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 
 /// How a model's parameters and a file's tensors belong together; loads and saves by that.
@@ -49,6 +50,13 @@ pub struct Loaded {
     pub extra: Vec<String>,
 }
 
+/// A parameter that the file has.
+struct Found {
+    name: String,
+    id: ParameterId,
+    place: Place,
+}
+
 impl<'r> Checkpoint<'r> {
     /// A file whose keys are the parameters' names, and whose weights have this order.
     pub fn new(layout: WeightLayout) -> Self {
@@ -83,39 +91,44 @@ impl<'r> Checkpoint<'r> {
     /// Reads tensor by tensor: beside the model there is never more than one tensor in memory. All
     /// checks come before the first parameter is set; the values are read twice, so that a file that
     /// cannot be read to its end, or holds NaN or infinities, is refused before anything changes.
+    /// The file must not be written to meanwhile; one that [`save`](Self::save) replaces is read to
+    /// its end as it was.
     ///
     /// # Errors
-    /// Where the file is not what it claims ([`TensorFile`]); a key is missing, unused, or of another
-    /// shape or type; a value is not finite. The model is as it was.
+    /// Where the file is not what it claims ([`TensorFile`]); a key, or a part of one, is missing or
+    /// unused, or of another shape or type; a number is not finite, or not as an element of the
+    /// parameter. The model is as it was.
     pub fn load<M: Module + ?Sized>(
         &self,
         module: &mut M,
         path: impl AsRef<Path>,
     ) -> Result<Loaded> {
-        let mut file = TensorFile::open(path)?;
+        let file = TensorFile::open(path)?;
         let (places, loaded) = self.places(module, &file)?;
-        for place in places.iter().flatten() {
-            if !place.read(&mut file)?.is_finite() {
-                let message = format!("key {:?} holds NaN or infinity", place.source.key);
-                return Err(Error::file(file.path(), message));
-            }
+        for Found { name, place, .. } in &places {
+            place.check_finite(&file).map_err(|error| error.for_parameter(name))?;
         }
-        for ((_, parameter), place) in parameters_mut(module).into_iter().zip(&places) {
-            if let Some(place) = place {
-                parameter.try_set(place.read(&mut file)?)?;
+        let places: HashMap<_, _> =
+            places.into_iter().map(|found| (found.id, found.place)).collect();
+        for (name, parameter) in parameters_mut(module) {
+            if let Some(place) = places.get(&parameter.id()) {
+                place
+                    .read(&file)
+                    .and_then(|value| parameter.try_set(value))
+                    .map_err(|error| error.for_parameter(&name))?;
             }
         }
         Ok(loaded)
     }
 
-    /// Each parameter's place, in order; `None` for one that is missing and may be.
+    /// The place of each parameter that the file has.
     fn places<M: Module + ?Sized>(
         &self,
         module: &M,
         file: &TensorFile,
-    ) -> Result<(Vec<Option<Place>>, Loaded)> {
+    ) -> Result<(Vec<Found>, Loaded)> {
         let mut loaded = Loaded::default();
-        let mut used = HashSet::new();
+        let mut used: HashMap<String, (usize, Vec<Range<usize>>)> = HashMap::new();
         let mut places = Vec::new();
         for (name, parameter) in parameters(module) {
             let place = self.place(&name, parameter, file.path())?;
@@ -125,21 +138,29 @@ impl<'r> Checkpoint<'r> {
                     return Err(file.missing(key).for_parameter(&name));
                 }
                 loaded.missing.push(name);
-                places.push(None);
                 continue;
             };
-            place.check(found, parameter).map_err(|message| {
-                Error::file(file.path(), format!("key {key:?}: {message}")).for_parameter(&name)
-            })?;
-            used.insert(key.clone());
-            places.push(Some(place));
+            place
+                .check(found, parameter)
+                .map_err(|message| file.refused(key, message).for_parameter(&name))?;
+            let (parts, of) = (place.range(), place.entries());
+            let used = used.entry(key.clone()).or_insert_with(|| (of, Vec::new()));
+            used.1.push(parts);
+            let id = parameter.id();
+            places.push(Found { name, id, place });
         }
-        for key in file.keys().filter(|key| !used.contains(*key)) {
+        for key in file.keys() {
+            let unused = match used.get_mut(key) {
+                None => "belongs to no parameter".to_owned(),
+                Some((of, parts)) => match first_gap(*of, parts) {
+                    None => continue,
+                    Some(gap) => {
+                        format!("entries {} to {} belong to no parameter", gap.start, gap.end - 1)
+                    }
+                },
+            };
             if !(self.extra)(key) {
-                return Err(Error::file(
-                    file.path(),
-                    format!("key {key:?} belongs to no parameter"),
-                ));
+                return Err(file.refused(key, unused));
             }
             loaded.extra.push(key.to_owned());
         }
@@ -154,67 +175,22 @@ impl<'r> Checkpoint<'r> {
         path: &Path,
     ) -> Result<Place> {
         let source = (self.source)(name);
-        let layout = source.layout.unwrap_or(self.layout);
-        let mut dims = parameter.dims().to_vec();
-        let transposed = parameter.is_projection() && layout == WeightLayout::OutIn;
-        if transposed {
-            dims.reverse();
-        }
-        if let Some((index, of)) = source.part
-            && (index >= of || dims.is_empty())
-        {
-            let message = format!("no part {index} of {of} under key {:?}", source.key);
-            return Err(Error::file(path, message).for_parameter(name));
-        }
-        let along = usize::from(parameter.is_projection() && layout == WeightLayout::InOut);
-        Ok(Place { source, dims, along, transposed })
+        let key = source.key.clone();
+        Place::of(parameter, source, self.layout).map_err(|message| {
+            Error::file(path, format!("key {}: {message}", quoted(&key))).for_parameter(name)
+        })
     }
 }
 
-/// A parameter's tensor within a file.
-pub(super) struct Place {
-    pub(super) source: Source,
-    /// The file's sizes, of this parameter's part alone.
-    dims: Vec<usize>,
-    /// Along which of the file's axes the parts lie: a weight's along its output axis, those of any
-    /// other tensor along the first.
-    pub(super) along: usize,
-    /// Whether the file has the parameter's two axes the other way round.
-    pub(super) transposed: bool,
-}
-
-impl Place {
-    /// Whether the file's tensor has the sizes of all parts together.
-    fn check(
-        &self,
-        found: &[usize],
-        parameter: &dyn AnyParameter,
-    ) -> std::result::Result<(), String> {
-        let mut expected = self.dims.clone();
-        if let (Some((_, of)), Some(size)) = (self.source.part, expected.get_mut(self.along)) {
-            *size = size.saturating_mul(of);
+/// The first of `of` entries that are in none of `parts`.
+fn first_gap(of: usize, parts: &mut [Range<usize>]) -> Option<Range<usize>> {
+    parts.sort_unstable_by_key(|part| part.start);
+    let mut end = 0;
+    for part in parts.iter().chain([&(of..of)]) {
+        if part.start > end {
+            return Some(end..part.start);
         }
-        if found == expected {
-            return Ok(());
-        }
-        let swapped = found.len() == 2 && expected.iter().rev().eq(found);
-        let hint = if swapped { "; transposed? its layout may be the other one" } else { "" };
-        let shape = shape_text(parameter.axes(), &parameter.dims());
-        Err(format!("expected {expected:?} for {shape}, found {found:?}{hint}"))
+        end = end.max(part.end);
     }
-
-    /// The parameter's value, its axes in the parameter's order.
-    fn read(&self, file: &mut TensorFile) -> Result<FloatTensor> {
-        let key = &self.source.key;
-        let Some((index, _)) = self.source.part else {
-            let tensor = file.read(key)?;
-            return Ok(if self.transposed { tensor.transposed() } else { tensor });
-        };
-        let size = self.dims[self.along];
-        if self.along > 0 {
-            return Ok(file.read(key)?.part(self.along, index * size, size));
-        }
-        let tensor = file.read_rows(key, index * size, size)?;
-        Ok(if self.transposed { tensor.transposed() } else { tensor })
-    }
+    None
 }

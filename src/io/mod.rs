@@ -1,12 +1,30 @@
 //! Files: safetensors, whole or in shards, to and from a model's parameters.
 
+mod decode;
 mod file;
 mod header;
+mod index;
 mod load;
+mod place;
 mod save;
 mod source;
+mod table;
 
 pub use file::TensorFile;
 pub use load::{Checkpoint, Loaded};
 pub use save::save_tensors;
 pub use source::{Source, WeightLayout};
+
+/// Why a file could not be read.
+fn unreadable(error: std::io::Error) -> String {
+    format!("cannot be read: {error}")
+}
+
+/// A key in quotes; of one that no person wrote, the beginning.
+fn quoted(key: &str) -> String {
+    const LONGEST: usize = 200;
+    match key.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{:?}… ({} bytes)", &key[..end], key.len()),
+        None => format!("{key:?}"),
+    }
+}

@@ -40,14 +40,15 @@ impl Source {
         Source { key: key.into(), part: None, layout: None }
     }
 
-    /// Part `index` (from 0) of `of` equal parts, side by side along the output axis of a weight, or
-    /// along the first axis of any other tensor.
+    /// Part `index` (from 0) of `of` equal parts, side by side along the output axis of a linear map's
+    /// weight, or along the first axis of any other tensor. Every part must belong to a parameter,
+    /// as every tensor of a file must.
     pub fn part(mut self, index: usize, of: usize) -> Self {
         self.part = Some((index, of));
         self
     }
 
-    /// In an order other than the file's usual one.
+    /// In an order other than the file's usual one. Only weights of linear maps have one.
     pub fn layout(mut self, layout: WeightLayout) -> Self {
         self.layout = Some(layout);
         self

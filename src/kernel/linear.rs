@@ -1,7 +1,7 @@
 //! The linear map y = x · W + b over the last axis: a matrix product with one matrix for all rows.
 
 use super::gemm::{PackedB, gemm, gemm_packed, pack_b};
-use super::layout::{Layout, View};
+use super::layout::View;
 use crate::element::Float;
 
 /// y = x · W + b. `x` has 1 to 6 axes, the last of size I; `w` is I × O in any memory order (a
@@ -37,6 +37,7 @@ pub(crate) fn pack_weights<E: Float>(w: View<E>) -> PackedB<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::layout::Layout;
     use crate::kernel::testing::{Rng, bits};
 
     #[test]

@@ -1,5 +1,15 @@
 //! Loops over slices: sizes and strides, never shapes.
 #![allow(unsafe_code, reason = "the one place where speed is worth a proof by hand")]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::unnecessary_cast,
+        reason = "tests count small things"
+    )
+)]
 
 pub(crate) mod attention;
 pub(crate) mod elementwise;
@@ -16,7 +26,7 @@ pub(crate) mod reduce;
 mod runs;
 pub(crate) mod scan;
 mod scratch;
-pub mod simd;
+pub(crate) mod simd;
 pub(crate) mod softmax;
 #[cfg(test)]
 mod speed;

@@ -15,7 +15,7 @@ const LEAF: usize = 256;
 const LANES: usize = 8;
 
 /// The sum of `f` of every element: 0 where there is none.
-pub(super) fn pairwise<R: Real>(line: &[R], f: &impl Fn(R) -> R) -> R {
+fn pairwise<R: Real>(line: &[R], f: &impl Fn(R) -> R) -> R {
     if line.len() > LEAF {
         let half = (line.len() / 2).next_multiple_of(LEAF / 2);
         return pairwise(&line[..half], f) + pairwise(&line[half..], f);
@@ -77,7 +77,7 @@ pub(crate) fn variance<E: Float>(view: View<E>, at: usize) -> Vec<E> {
 
 /// −∞ for an empty axis; NaN where the line has one.
 pub(crate) fn max<E: Float>(view: View<E>, at: usize) -> Vec<E> {
-    wide_lines(view, at, |line| line_max(line))
+    wide_lines(view, at, line_max)
 }
 
 /// +∞ for an empty axis; NaN where the line has one.
@@ -88,7 +88,7 @@ pub(crate) fn min<E: Float>(view: View<E>, at: usize) -> Vec<E> {
 }
 
 /// The maximum of a line: −∞ where it is empty, NaN where it has one.
-pub(super) fn line_max<R: Real>(line: &[R]) -> R {
+fn line_max<R: Real>(line: &[R]) -> R {
     // A NaN once in `m` stays: no x is greater.
     line.iter().fold(R::neg_infinity(), |m, &x| if x > m || x.is_nan() { x } else { m })
 }
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(min(view, 1), [f32::INFINITY; 2]);
         assert!(mean(view, 1).iter().chain(&variance(view, 1)).all(|x| x.is_nan()));
         assert_eq!(argmax(view, 1), [0; 2]);
-        assert_eq!(sum(view, 0), []);
+        assert_eq!(sum(view, 0), [0.0; 0]);
     }
 
     #[test]

@@ -5,20 +5,20 @@
 //! is −∞; it weighs exactly 0, whatever it held. A line of hidden entries is all 0 (all −∞ for the
 //! logarithm). A visible NaN spreads over the visible entries of its line.
 
-use super::layout::View;
+use super::exp::exp_of_negative;
+use super::layout::{Layout, View};
 use super::lines::Lines;
-use super::reduce::{line_max, pairwise};
+use super::parallel::for_each_chunk;
 use super::scan::{in_place, map_lines};
-use crate::element::{Float, Real};
-use crate::kernel::layout::Layout;
-use crate::kernel::parallel::for_each_chunk;
+use super::simd::{Isa, Kernel, Lanes, MAX_LANES, Vector};
+use crate::element::Float;
 use num_traits::{Float as _, Zero};
 
 /// exp(score) / Σ exp(scores) over the visible entries. `keep` must have the sizes of `scores`.
 pub(crate) fn softmax<E: Float>(scores: View<E>, at: usize, keep: Option<View<bool>>) -> Vec<E> {
+    let isa = Isa::best();
     visible_lines(scores, at, keep, |line, out| {
-        softmax_line(line);
-        out.iter_mut().zip(&*line).for_each(|(out, &x)| *out = E::narrow(x));
+        E::Wide::vectorized(isa, Softmax { line, out, logarithm: false });
     })
 }
 
@@ -28,38 +28,99 @@ pub(crate) fn log_softmax<E: Float>(
     at: usize,
     keep: Option<View<bool>>,
 ) -> Vec<E> {
+    let isa = Isa::best();
     visible_lines(scores, at, keep, |line, out| {
-        log_softmax_line(line);
-        out.iter_mut().zip(&*line).for_each(|(out, &x)| *out = E::narrow(x));
+        E::Wide::vectorized(isa, Softmax { line, out, logarithm: true });
     })
 }
 
-/// Scores to weights; −∞ is hidden.
-pub(super) fn softmax_line<R: Real>(line: &mut [R]) {
-    let max = line_max(line);
-    if max == R::neg_infinity() {
-        return line.fill(R::zero());
-    }
-    for x in line.iter_mut() {
-        *x = if *x == R::neg_infinity() { R::zero() } else { (*x - max).exp() };
-    }
-    let sum = pairwise(line, &|x| x);
-    for x in line.iter_mut() {
-        // 0 / NaN would be NaN: hidden entries stay 0 beside a visible NaN.
-        *x = if *x == R::zero() { *x } else { *x / sum };
+/// One line, in which hidden scores are −∞, to its weights or their logarithms.
+struct Softmax<'a, E: Float> {
+    line: &'a mut [E::Wide],
+    out: &'a mut [E],
+    logarithm: bool,
+}
+
+impl<E: Float> Kernel<E::Wide> for Softmax<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<Scalar = E::Wide>>(self) {
+        let (hidden, zero) = (E::Wide::neg_infinity(), E::Wide::zero());
+        // SAFETY: the instruction set is the caller's.
+        let (max, sum) = unsafe { exponentials::<V>(self.line, !self.logarithm) };
+        if self.logarithm {
+            let log = sum.ln();
+            for (out, &x) in self.out.iter_mut().zip(&*self.line) {
+                *out = E::narrow(if x == hidden { x } else { x - max - log });
+            }
+        } else {
+            for (out, &x) in self.out.iter_mut().zip(&*self.line) {
+                // 0 / NaN would be NaN: hidden entries stay 0 beside a visible NaN.
+                *out = E::narrow(if x == zero { x } else { x / sum });
+            }
+        }
     }
 }
 
-fn log_softmax_line<R: Real>(line: &mut [R]) {
-    let max = line_max(line);
-    if max == R::neg_infinity() {
-        return;
+/// Vectors whose exponentials are added up before they join the sum of the line: long lines then
+/// lose no digits.
+const BLOCK: usize = 64;
+
+/// The exponentials of a line less its maximum, in the place of the scores if asked to `keep` them.
+/// Gives the maximum, NaN aside and 0 where all is hidden, and the sum of the exponentials.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`.
+#[inline(always)]
+unsafe fn exponentials<V: Vector>(line: &mut [V::Scalar], keep: bool) -> (V::Scalar, V::Scalar) {
+    let (hidden, zero) = (V::Scalar::neg_infinity(), V::Scalar::zero());
+    // What does not fill a vector is filled up with hidden entries.
+    let (line, rest) = line.split_at_mut(line.len() / V::LANES * V::LANES);
+    let mut tail = [hidden; MAX_LANES];
+    tail[..rest.len()].copy_from_slice(rest);
+    let tail = &mut tail[..V::LANES];
+    // SAFETY: the instruction set is the caller's; the chunks have `LANES` entries.
+    unsafe {
+        let mut max = V::load(tail.as_ptr()).max(V::splat(hidden));
+        for x in line.chunks_exact(V::LANES) {
+            // A NaN is passed over, and reaches the sum below.
+            max = V::load(x.as_ptr()).max(max);
+        }
+        let max = lanes(max)[..V::LANES].iter().fold(hidden, |m, &x| m.max(x));
+        let max = if max == hidden { zero } else { max };
+        let base = V::splat(max);
+        let mut total = V::splat(zero);
+        for block in line.chunks_mut(BLOCK * V::LANES).chain([&mut *tail]) {
+            let mut sum = V::splat(zero);
+            for x in block.chunks_exact_mut(V::LANES) {
+                let weight = exp_of_negative(V::load(x.as_ptr()).sub(base));
+                sum = sum.add(weight);
+                if keep {
+                    weight.store(x.as_mut_ptr());
+                }
+            }
+            total = total.add(sum);
+        }
+        if keep {
+            rest.copy_from_slice(&tail[..rest.len()]);
+        }
+        (max, lanes(total)[..V::LANES].iter().fold(zero, |sum, &x| sum + x))
     }
-    let sum = pairwise(line, &|x| if x == R::neg_infinity() { R::zero() } else { (x - max).exp() });
-    let log = sum.ln();
-    for x in line.iter_mut() {
-        *x = if *x == R::neg_infinity() { *x } else { *x - max - log };
-    }
+}
+
+/// The entries of a vector, the first `LANES` of the result.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`.
+#[inline(always)]
+unsafe fn lanes<V: Vector>(vector: V) -> [V::Scalar; MAX_LANES] {
+    let mut lanes = [V::Scalar::zero(); MAX_LANES];
+    // SAFETY: the caller's; no vector has more lanes.
+    unsafe { vector.store(lanes.as_mut_ptr()) };
+    lanes
 }
 
 /// `f` of every line, in which hidden entries are −∞.
@@ -146,7 +207,7 @@ mod tests {
         let keep = [false; 3];
         assert_eq!(softmax(row(&[1f32, f32::NAN, 2.0]), 0, Some(row(&keep))), [0.0; 3]);
         assert_eq!(log_softmax(row(&[1f32, f32::NAN, 2.0]), 0, Some(row(&keep))), x);
-        assert_eq!(softmax(row::<f32>(&[]), 0, None), []);
+        assert_eq!(softmax(row::<f32>(&[]), 0, None), [0.0; 0]);
     }
 
     #[test]
@@ -154,6 +215,19 @@ mod tests {
         let x = [200f32, f32::NAN, 200.0, f32::INFINITY, 0.0];
         let keep = [true, false, true, false, true];
         assert_eq!(softmax(row(&x), 0, Some(row(&keep))), [0.5, 0.0, 0.5, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn long_rows_keep_their_digits_on_every_length() {
+        let mut rng = Rng::new(13);
+        for n in (1..40).chain([50_257]) {
+            let x = rng.values::<f32>(n);
+            let scores: Vec<f64> = x.iter().map(|&x| f64::from(x)).collect();
+            let weights = softmax(row(&x), 0, None);
+            for (actual, expected) in weights.iter().zip(slow(&scores, &vec![true; n])) {
+                assert!((f64::from(*actual) - expected).abs() <= 4e-7 * expected);
+            }
+        }
     }
 
     #[test]

@@ -3,32 +3,25 @@
 use super::attention::{Band, Mask, attention};
 use super::gemm::{gemm, gemm_packed, pack_b};
 use super::layout::View;
+use super::norm::layer_norm;
+use super::softmax::softmax;
 use super::testing::Rng;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Prints the rate of `f` on one thread, by the time that the thread had a processor: other load on
-/// the machine does not count.
+/// Prints the best rate of `f` on one thread.
 fn rate(name: &str, operations: usize, mut f: impl FnMut() + Send) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    let (seconds, runs) = pool.install(|| {
-        f();
-        let (start, before, mut runs) = (Instant::now(), processor_time(), 0);
-        while start.elapsed() < Duration::from_millis(400) || runs < 3 {
+    let best = pool.install(|| {
+        let (start, mut best) = (Instant::now(), Duration::MAX);
+        while start.elapsed() < Duration::from_millis(700) {
+            let start = Instant::now();
             f();
-            runs += 1;
+            best = best.min(start.elapsed());
         }
-        (processor_time() - before, runs)
+        best
     });
-    let each = seconds / f64::from(runs);
-    println!("{name:40} {:8.1} GFLOP/s {:9.1} µs", operations as f64 / each / 1e9, each * 1e6);
-}
-
-/// Seconds for which the calling thread has run.
-fn processor_time() -> f64 {
-    std::thread::yield_now(); // brings the kernel's account up to date
-    let line = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    line.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
+    println!("{name:40} {:8.1} GFLOP/s {best:9.1?}", operations as f64 / best.as_secs_f64() / 1e9);
 }
 
 #[test]
@@ -79,7 +72,9 @@ fn speed_of_products() {
 #[ignore = "measures"]
 fn speed_of_attention() {
     let mut rng = Rng::new(2);
-    for (batch, heads, len, d) in [(32, 8, 64, 64), (1, 12, 512, 64), (1, 2, 2048, 64)] {
+    for (batch, heads, len, d) in
+        [(1, 8, 64, 64), (32, 8, 64, 64), (1, 1, 512, 64), (1, 1, 2048, 64)]
+    {
         let x = [0; 3].map(|_| rng.block::<f32>(&[batch, len, heads, d]));
         let [q, k, v] =
             [0, 1, 2].map(|i| View { layout: x[i].layout.permuted(&[0, 2, 1, 3]), ..x[i].view() });
@@ -94,6 +89,21 @@ fn speed_of_attention() {
             let name = format!("{batch} x {heads} x {len} x {d} causal {causal}");
             rate(&name, operations, || attention(black_box(q), k, v, 0.125, &mask, &mut out));
         }
+    }
+}
+
+#[test]
+#[ignore = "measures"]
+fn speed_of_softmax() {
+    let mut rng = Rng::new(3);
+    for dims in [[256, 64, 64], [12, 512, 512], [1, 1, 50257]] {
+        let x = rng.block::<f32>(&dims);
+        rate(&format!("softmax {dims:?}"), x.data.len(), || {
+            black_box(softmax(black_box(x.view()), 2, None));
+        });
+        rate(&format!("layer norm {dims:?}"), x.data.len(), || {
+            black_box(layer_norm(black_box(x.view()), dims[2], 1e-5, None, None));
+        });
     }
 }
 

@@ -202,16 +202,14 @@ impl<'a> VisitorMut<'a> for Named<&'a mut dyn AnyParameter> {
 
 /// The parameters of a module with their full names, in order; one that is shared comes once, under
 /// the name it is met by first.
-pub fn parameters<'a, M: Module + ?Sized>(module: &'a M) -> Vec<(String, &'a dyn AnyParameter)> {
+pub fn parameters<M: Module + ?Sized>(module: &M) -> Vec<(String, &dyn AnyParameter)> {
     let mut named = Named::new();
     module.visit(&mut named);
     named.list
 }
 
 /// As [`parameters()`], to be changed.
-pub fn parameters_mut<'a, M: Module + ?Sized>(
-    module: &'a mut M,
-) -> Vec<(String, &'a mut dyn AnyParameter)> {
+pub fn parameters_mut<M: Module + ?Sized>(module: &mut M) -> Vec<(String, &mut dyn AnyParameter)> {
     let mut named = Named::new();
     module.visit_mut(&mut named);
     named.list

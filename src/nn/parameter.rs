@@ -1,5 +1,6 @@
 //! A tensor with an identity.
 
+use crate::axis::Axis;
 use crate::element::Float;
 use crate::error::{Error, Result};
 use crate::shape::{Dims, Shape};
@@ -43,13 +44,6 @@ impl<S: Shape, E: Float> Parameter<S, E> {
         Self::new(Tensor::zeros())
     }
 
-    /// Marks the weight of a linear map, over (in, out): files store such a weight in one order or
-    /// the other, and say not which.
-    pub fn projection(mut self) -> Self {
-        self.projection = true;
-        self
-    }
-
     /// The same parameter in a second place: listed, counted, saved and updated once.
     pub fn tied(&self) -> Self {
         Parameter { shape: self.shape, value: self.value.clone(), projection: self.projection }
@@ -73,6 +67,15 @@ impl<S: Shape, E: Float> Parameter<S, E> {
 
     fn lock(&self) -> AnyTensor<E> {
         self.value.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl<I: Axis, O: Axis, E: Float> Parameter<(I, O), E> {
+    /// Marks the weight of a linear map, over (in, out): files store such a weight in one order or
+    /// the other, and say not which.
+    pub fn projection(mut self) -> Self {
+        self.projection = true;
+        self
     }
 }
 

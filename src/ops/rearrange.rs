@@ -18,7 +18,8 @@ impl<E: Element> AnyTensor<E> {
     pub(crate) fn merged(&self, at: usize) -> Self {
         match self.layout().merged(at) {
             Some(layout) => self.viewed(layout),
-            None => self.packed().merged(at),
+            // Not `packed`: an empty tensor counts as packed whatever its strides are.
+            None => Self::from_packed(self.dims(), self.to_vec()).merged(at),
         }
     }
 

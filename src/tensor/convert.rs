@@ -118,14 +118,6 @@ impl FloatTensor {
         self.viewed(Layout::transposed)
     }
 
-    /// A copy of `len` entries of an axis, from `start` on. The caller has checked that they are there.
-    pub(crate) fn part(&self, at: usize, start: usize, len: usize) -> Self {
-        match self.viewed(|layout| layout.sliced(at, start, len)) {
-            FloatTensor::F32(part) => FloatTensor::F32(part.packed()),
-            FloatTensor::F64(part) => FloatTensor::F64(part.packed()),
-        }
-    }
-
     fn viewed(&self, view: impl Fn(&Layout) -> Layout) -> Self {
         match self {
             FloatTensor::F32(tensor) => FloatTensor::F32(tensor.viewed(view(tensor.layout()))),

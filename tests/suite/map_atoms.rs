@@ -8,9 +8,9 @@ mod element;
 #[path = "../../examples/map_atoms/heatmap.rs"]
 mod heatmap;
 #[path = "../../examples/map_atoms/mapping.rs"]
-mod mapping;
+pub(crate) mod mapping;
 #[path = "../../examples/map_atoms/smiles.rs"]
-mod smiles;
+pub(crate) mod smiles;
 
 use std::{ffi::OsString, path::Path};
 
@@ -32,7 +32,7 @@ fn vocabulary() -> Vocabulary {
     Vocabulary::from_json(&model_json()).unwrap()
 }
 
-fn reference_reactions() -> (Vec<(Config, Reaction)>, Tensors) {
+pub(crate) fn reference_reactions() -> (Vec<(Config, Reaction)>, Tensors) {
     let vocabulary = vocabulary();
     let (json, tensors) = reference("rxnmapper");
     let parse = |it: Config| {
@@ -45,7 +45,7 @@ fn reference_reactions() -> (Vec<(Config, Reaction)>, Tensors) {
 }
 
 /// Product and reactant positions of the atoms that have a source.
-fn pairs(atoms: &[MappedAtom]) -> Vec<(usize, usize)> {
+pub(crate) fn pairs(atoms: &[MappedAtom]) -> Vec<(usize, usize)> {
     atoms.iter().filter_map(|it| Some((it.product, it.source.as_ref()?.reactant))).collect()
 }
 

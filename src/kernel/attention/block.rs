@@ -16,7 +16,7 @@
 
 use super::mask::{HeadMask, Mask, Visible};
 use crate::element::Float;
-use crate::kernel::exp::exp;
+use crate::kernel::exp::exp_of_negative;
 use crate::kernel::gemm::{Matrix, pack_panel, pack_panel_wide};
 use crate::kernel::scratch::{Spare, padded, split};
 use crate::kernel::simd::{Kernel, Vector};
@@ -26,7 +26,8 @@ use std::ops::Range;
 
 /// Keys in a block: with the scores of 64 queries, near the size of the first-level cache.
 pub(super) const KEYS: usize = 96;
-/// Rows of V further apart than this many bytes crowd into few cache sets: they are packed.
+/// Rows of V further apart than this many bytes crowd into few cache sets: they are packed, unless
+/// they are used only once.
 const FAR: usize = 512;
 
 /// One head and a block of its queries. The matrices are checked to lie within their buffers: `q` for
@@ -119,6 +120,10 @@ impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
 impl<E: Float> Attend<'_, E> {
     #[inline(always)]
     unsafe fn pack_queries<V: Vector<Scalar = E::Wide>>(&self, state: &mut State<E::Wide>) {
+        for query in 0..self.queries.len() {
+            // SAFETY: the instruction set is the caller's.
+            unsafe { prefetch::<V, E>(self.q.from(query, 0), self.d) };
+        }
         let step = columns::<V>();
         let panels = state.q.chunks_exact_mut((step * self.d).max(1));
         for (panel, to) in panels.enumerate() {
@@ -174,20 +179,17 @@ impl<E: Float> Attend<'_, E> {
         }
     }
 
-    /// Fetches the keys of the tiles after the one at `key`, and the tile's values, which are needed
-    /// when the block's weights are known: rows lie too far apart for the processor to foresee.
+    /// Fetches the keys of the tile after next, and the tile's values, which are needed when the
+    /// block's weights are known.
     #[inline(always)]
     unsafe fn prefetch<V: Vector<Scalar = E::Wide>>(&self, key: usize) {
-        let ahead = key + 2 * V::ROWS;
-        for (matrix, first, columns) in [(self.k, ahead, self.d), (self.v, key, self.dv)] {
-            if matrix.column == 1 && columns > 0 {
-                for row in first..self.keys.min(first + V::ROWS) {
-                    let row = matrix.data[matrix.from(row, 0).at..].as_ptr();
-                    for column in (0..columns).step_by(64 / size_of::<E>()) {
-                        // SAFETY: the instruction set is the caller's.
-                        unsafe { V::prefetch(row.wrapping_add(column).cast()) }
-                    }
-                }
+        for key in key..self.keys.min(key + V::ROWS) {
+            // SAFETY: the instruction set is the caller's.
+            unsafe { prefetch::<V, E>(self.v.from(key, 0), self.dv) };
+            let ahead = key + 2 * V::ROWS;
+            if ahead < self.keys {
+                // SAFETY: as above.
+                unsafe { prefetch::<V, E>(self.k.from(ahead, 0), self.d) };
             }
         }
     }
@@ -228,7 +230,8 @@ impl<E: Float> Attend<'_, E> {
     ) {
         let (step, width, queries) = (columns::<V>(), state.width, self.queries.len());
         let row = self.dv.next_multiple_of(step);
-        let near = self.v.column == 1 && self.v.row * size_of::<E>() <= FAR;
+        let near = self.v.row * size_of::<E>() <= FAR || queries <= V::ROWS;
+        let near = near && self.v.column == 1;
         let in_place = E::as_wide(self.v.data).filter(|_| near && self.dv.is_multiple_of(step));
         if in_place.is_none() {
             // SAFETY: the instruction set is the caller's.
@@ -241,6 +244,12 @@ impl<E: Float> Attend<'_, E> {
             };
             for query in (0..queries).step_by(V::ROWS) {
                 let rows = V::ROWS.min(queries - query);
+                for row in query..query + rows {
+                    // SAFETY: the instruction set is the caller's.
+                    unsafe {
+                        V::prefetch(self.out.wrapping_add(row * self.out_row + column).cast())
+                    }
+                }
                 let panels = query / step * step..(query + rows).next_multiple_of(step);
                 let tile = Tile {
                     k: mask.bound(panels, keys.len()),
@@ -334,6 +343,23 @@ impl<E: Float> Attend<'_, E> {
     }
 }
 
+/// Fetches the first row of a matrix, if it is one piece of memory: rows often lie too far apart for
+/// the processor to foresee.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`.
+#[inline(always)]
+unsafe fn prefetch<V: Vector, E>(matrix: Matrix<E>, columns: usize) {
+    if matrix.column == 1 {
+        let row = matrix.data.as_ptr().wrapping_add(matrix.at);
+        for column in (0..columns).step_by(64 / size_of::<E>()) {
+            // SAFETY: the caller's.
+            unsafe { V::prefetch(row.wrapping_add(column).cast()) }
+        }
+    }
+}
+
 /// Turns the scores of a block into weights relative to the running maximum.
 ///
 /// # Safety
@@ -357,7 +383,7 @@ unsafe fn update<V: Vector, E: Float<Wide = V::Scalar>>(
             for _ in 0..bound {
                 for (i, (sum, base)) in sums.iter_mut().zip(bases).enumerate() {
                     let place = place.add(i * V::LANES);
-                    let weight = exp(V::load(place).sub(base));
+                    let weight = exp_of_negative(V::load(place).sub(base));
                     weight.store(place);
                     *sum = sum.add(weight);
                 }
@@ -400,7 +426,7 @@ unsafe fn raise<V: Vector>(state: &mut State<V::Scalar>, at: usize, bound: usize
         max.store(state.max[at..].as_mut_ptr());
         // Where nothing is visible yet, −∞ − −∞ would be NaN.
         let base = nothing.if_less(max, max, zero);
-        exp(old.sub(base)).store(state.factor[at..].as_mut_ptr());
+        exp_of_negative(old.sub(base)).store(state.factor[at..].as_mut_ptr());
         base
     }
 }

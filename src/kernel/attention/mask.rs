@@ -2,7 +2,6 @@
 
 use crate::element::{Float, Real};
 use crate::kernel::layout::View;
-use num_traits::Float as _;
 use std::ops::Range;
 
 /// A bound on the keys: query i sees key j where j ≤ i + `offset`, or j < `prefix`.

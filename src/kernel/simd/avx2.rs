@@ -2,7 +2,6 @@
 //! two the right-hand row, one the left-hand number.
 
 use super::{Kernel, Vector};
-use crate::kernel::exp::Exp;
 use std::arch::x86_64::*;
 
 pub(super) fn detected() -> bool {
@@ -133,13 +132,12 @@ avx2!(
     transpose_pd
 );
 
-/// 2ⁿ: adding 1.5 · 2ᵈ, d the digits of the type, puts n into the lowest bits, from where it moves,
-/// biased, to the exponent.
+/// 2ⁿ of n + 1.5 · 2ᵈ, d the digits of the type: n moves, biased, from the lowest bits to the exponent.
 #[inline(always)]
 unsafe fn power_of_two_ps(n: __m256) -> __m256 {
     // SAFETY: the caller vouches for AVX2.
     unsafe {
-        let bits = _mm256_castps_si256(_mm256_add_ps(n, _mm256_set1_ps(f32::ROUND)));
+        let bits = _mm256_castps_si256(n);
         let biased = _mm256_add_epi32(bits, _mm256_set1_epi32(127));
         _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
     }
@@ -150,7 +148,7 @@ unsafe fn power_of_two_ps(n: __m256) -> __m256 {
 unsafe fn power_of_two_pd(n: __m256d) -> __m256d {
     // SAFETY: the caller vouches for AVX2.
     unsafe {
-        let bits = _mm256_castpd_si256(_mm256_add_pd(n, _mm256_set1_pd(f64::ROUND)));
+        let bits = _mm256_castpd_si256(n);
         let biased = _mm256_add_epi64(bits, _mm256_set1_epi64x(1023));
         _mm256_castsi256_pd(_mm256_slli_epi64::<52>(biased))
     }

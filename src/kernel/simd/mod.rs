@@ -50,6 +50,9 @@ impl Isa {
     }
 }
 
+/// The most lanes that a vector of any set has.
+pub(crate) const MAX_LANES: usize = 16;
+
 /// A fixed number of numbers on which an instruction set works at once.
 ///
 /// # Safety
@@ -87,7 +90,7 @@ pub trait Vector: Copy {
         to: *mut Self::Scalar,
         to_row: usize,
     );
-    /// 2ⁿ of whole numbers n whose power is a normal number.
+    /// 2ⁿ of n + [`Exp::ROUND`], for whole n whose power is a normal number: the lowest bits hold n.
     unsafe fn power_of_two(self) -> Self;
 }
 

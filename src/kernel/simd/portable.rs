@@ -5,10 +5,9 @@
 
 use super::Vector;
 use crate::element::Real;
-use crate::kernel::exp::Exp;
 
 #[derive(Clone, Copy)]
-pub struct Portable<R, const N: usize>([R; N]);
+pub(super) struct Portable<R, const N: usize>([R; N]);
 
 impl<R: Real, const N: usize> Portable<R, N> {
     #[inline(always)]
@@ -82,22 +81,22 @@ impl<R: Real + Bits, const N: usize> Vector for Portable<R, N> {
 }
 
 /// A number whose bits can be set.
-pub trait Bits {
-    /// 2ⁿ: adding 1.5 · 2ᵈ, d the digits of the type, puts n into the lowest bits, from where it
-    /// moves, biased, to the exponent.
+pub(super) trait Bits {
+    /// 2ⁿ of n + 1.5 · 2ᵈ, d the digits of the type: n moves, biased, from the lowest bits to the
+    /// exponent.
     fn power_of_two(self) -> Self;
 }
 
 impl Bits for f32 {
     #[inline(always)]
     fn power_of_two(self) -> f32 {
-        f32::from_bits((self + f32::ROUND).to_bits().wrapping_add(127) << 23)
+        f32::from_bits(self.to_bits().wrapping_add(127) << 23)
     }
 }
 
 impl Bits for f64 {
     #[inline(always)]
     fn power_of_two(self) -> f64 {
-        f64::from_bits((self + f64::ROUND).to_bits().wrapping_add(1023) << 52)
+        f64::from_bits(self.to_bits().wrapping_add(1023) << 52)
     }
 }

@@ -1,0 +1,282 @@
+//! Masks as run-time data, for tests that draw them at random or read them from a
+//! file: one description, which the plain loops of `oracle` read entry by entry and
+//! the library gets in its own types.
+
+use shapeproof::{
+    Attention, Batch, Causal, CausalFromStart, Element, Float, HeadDim, Heads, Key, KvHeads, KvOf,
+    MaskFor, NoMask, Prefix, Query, ScoreBias, Size, Static, Tensor, ValueDim, dispatch, dyn_size,
+};
+
+/// The sizes of one attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Sizes {
+    pub(crate) batch: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) queries: usize,
+    pub(crate) keys: usize,
+    pub(crate) dim: usize,
+    pub(crate) value: usize,
+}
+
+impl Sizes {
+    /// As many key/value heads as heads, values as wide as keys.
+    pub(crate) fn new(batch: usize, heads: usize, queries: usize, keys: usize, dim: usize) -> Self {
+        Sizes { batch, heads, kv_heads: heads, queries, keys, dim, value: dim }
+    }
+
+    pub(crate) fn scores(self) -> [usize; 4] {
+        [self.batch, self.heads, self.queries, self.keys]
+    }
+
+    /// The numbers of elements of q, k and v.
+    pub(crate) fn counts(self) -> [usize; 3] {
+        let keys = self.batch * self.kv_heads * self.keys;
+        [self.batch * self.heads * self.queries * self.dim, keys * self.dim, keys * self.value]
+    }
+}
+
+/// Values over some of the axes batch, heads, queries, keys: those marked in `axes`.
+#[derive(Clone, Debug)]
+pub(crate) struct Over<T> {
+    pub(crate) axes: [bool; 4],
+    pub(crate) values: Vec<T>,
+}
+
+impl<T: Copy> Over<T> {
+    /// The value of `make` for each entry.
+    pub(crate) fn of(sizes: Sizes, axes: [bool; 4], mut make: impl FnMut() -> T) -> Self {
+        let count = axes.iter().zip(sizes.scores()).filter(|(has, _)| **has).map(|(_, n)| n);
+        let values = (0..count.product()).map(|_| make()).collect();
+        Over { axes, values }
+    }
+
+    /// Of values with sizes that are matched from the last axis on, as PyTorch does it:
+    /// an axis of size 1, or none, repeats.
+    pub(crate) fn matched(sizes: Sizes, dims: &[usize], values: &[T]) -> Self {
+        let scores = sizes.scores();
+        assert!(dims.len() <= 4, "a mask of {} axes", dims.len());
+        let mut full = [1; 4];
+        full[4 - dims.len()..].copy_from_slice(dims);
+        for (n, size) in full.into_iter().zip(scores) {
+            assert!(n == size || n == 1, "a mask of sizes {dims:?} for scores of {scores:?}");
+        }
+        let mut axes = [0, 1, 2, 3].map(|axis| full[axis] == scores[axis]);
+        let repeats = if axes[3] { 1 } else { scores[3] };
+        axes[3] = true;
+        let repeated = values.iter().flat_map(|value| std::iter::repeat_n(*value, repeats));
+        Over { axes, values: repeated.collect() }
+    }
+
+    fn at(&self, sizes: Sizes, at: [usize; 4]) -> T {
+        let scores = sizes.scores();
+        let mut place = 0;
+        for axis in (0..4).filter(|&axis| self.axes[axis]) {
+            place = place * scores[axis] + at[axis];
+        }
+        self.values[place]
+    }
+}
+
+/// One mask among those that are combined.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    Keep(Over<bool>),
+    Bias(Over<f64>),
+    Causal,
+    CausalFromStart,
+    Prefix(usize),
+}
+
+impl Part {
+    /// Whether query `at[2]` may see key `at[3]`.
+    pub(crate) fn shows(&self, sizes: Sizes, at: [usize; 4]) -> bool {
+        let [.., i, j] = at;
+        match self {
+            Part::Keep(keep) => keep.at(sizes, at),
+            Part::Bias(bias) => bias.at(sizes, at) != f64::NEG_INFINITY,
+            Part::Causal => j + sizes.queries <= i + sizes.keys,
+            Part::CausalFromStart => j <= i,
+            Part::Prefix(n) => j < *n || j + sizes.queries <= i + sizes.keys,
+        }
+    }
+
+    /// What is added to the score.
+    pub(crate) fn bias(&self, sizes: Sizes, at: [usize; 4]) -> f64 {
+        if let Part::Bias(bias) = self { bias.at(sizes, at) } else { 0.0 }
+    }
+
+    /// The same as a tensor over all four axes.
+    pub(crate) fn spelled_out(&self, sizes: Sizes) -> Part {
+        let all = indices(sizes).into_iter();
+        let axes = [true; 4];
+        match self {
+            Part::Bias(_) => {
+                Part::Bias(Over { axes, values: all.map(|at| self.bias(sizes, at)).collect() })
+            }
+            _ => Part::Keep(Over { axes, values: all.map(|at| self.shows(sizes, at)).collect() }),
+        }
+    }
+
+    /// In the library's types.
+    pub(crate) fn typed<'a, B, H, Q, K, E>(
+        &self,
+        shape: Scores<B, H, Q, K>,
+    ) -> Typed<'a, B, H, Q, K, E>
+    where
+        B: Size + 'a,
+        H: Size + 'a,
+        Q: Size + 'a,
+        K: Size + 'a,
+        E: Float,
+    {
+        match self {
+            Part::Keep(keep) => keep_typed(keep, shape),
+            Part::Bias(bias) => bias_typed(bias, shape),
+            Part::Causal => Box::new(Causal),
+            Part::CausalFromStart => Box::new(CausalFromStart),
+            Part::Prefix(n) => Box::new(Prefix(*n)),
+        }
+    }
+}
+
+/// Every index of the scores, in order.
+pub(crate) fn indices(sizes: Sizes) -> Vec<[usize; 4]> {
+    let [batch, heads, queries, keys] = sizes.scores();
+    let mut all = Vec::new();
+    for b in 0..batch {
+        for h in 0..heads {
+            for i in 0..queries {
+                all.extend((0..keys).map(|j| [b, h, i, j]));
+            }
+        }
+    }
+    all
+}
+
+pub(crate) type Scores<B, H, Q, K> = (Batch<B>, Heads<H>, Query<Q>, Key<K>);
+pub(crate) type Typed<'a, B, H, Q, K, E> = Box<dyn MaskFor<Scores<B, H, Q, K>, E> + 'a>;
+
+macro_rules! by_axes {
+    ($over:ident, $shape:ident, $values:expr, $wrap:expr; $([$($has:literal)+] ($($at:tt)+);)+) => {
+        match $over.axes {
+            $( [$($has),+] => {
+                let tensor = Tensor::try_from_vec(($($shape.$at,)+), $values).unwrap();
+                Box::new($wrap(tensor))
+            } )+
+            axes => panic!("a mask over {axes:?} does not name the keys"),
+        }
+    };
+    ($over:ident, $shape:ident, $values:expr, $wrap:expr) => {
+        by_axes! { $over, $shape, $values, $wrap;
+            [false false false true] (3);
+            [true false false true] (0 3);
+            [false true false true] (1 3);
+            [false false true true] (2 3);
+            [true true false true] (0 1 3);
+            [true false true true] (0 2 3);
+            [false true true true] (1 2 3);
+            [true true true true] (0 1 2 3);
+        }
+    };
+}
+
+fn keep_typed<'a, B, H, Q, K, E>(
+    over: &Over<bool>,
+    shape: Scores<B, H, Q, K>,
+) -> Typed<'a, B, H, Q, K, E>
+where
+    B: Size + 'a,
+    H: Size + 'a,
+    Q: Size + 'a,
+    K: Size + 'a,
+    E: Float,
+{
+    by_axes!(over, shape, over.values.clone(), |keep| keep)
+}
+
+fn bias_typed<'a, B, H, Q, K, E>(
+    over: &Over<f64>,
+    shape: Scores<B, H, Q, K>,
+) -> Typed<'a, B, H, Q, K, E>
+where
+    B: Size + 'a,
+    H: Size + 'a,
+    Q: Size + 'a,
+    K: Size + 'a,
+    E: Float,
+{
+    by_axes!(over, shape, narrowed(&over.values), ScoreBias)
+}
+
+/// `parts`, up to three of them, joined by `&`.
+pub(crate) fn joined<'m, 'a, S, E: Float>(
+    parts: &'m [Box<dyn MaskFor<S, E> + 'a>],
+) -> impl MaskFor<S, E> + use<'m, 'a, S, E> {
+    let part = |at: usize| -> &'m (dyn MaskFor<S, E> + 'a) {
+        parts.get(at).map_or(&NoMask, |part| &**part)
+    };
+    assert!(parts.len() <= 3, "{} masks", parts.len());
+    NoMask & part(0) & part(1) & part(2)
+}
+
+/// Rounded to the element type.
+pub(crate) fn narrowed<E: Float>(values: &[f64]) -> Vec<E> {
+    values.iter().map(|&x| E::from_f64(x)).collect()
+}
+
+/// Widened: exact.
+pub(crate) fn widened<E: Float>(values: &[E]) -> Vec<f64> {
+    values.iter().map(|x| x.to_f64()).collect()
+}
+
+/// The library's attention in the element type `E`, with its weights: run-time sizes
+/// but for the heads. What comes back is widened, so its bits are those computed.
+pub(crate) fn attend<E: Float>(
+    sizes: Sizes,
+    inputs: [&[f64]; 3],
+    scale: Option<f64>,
+    parts: &[Part],
+) -> (Vec<f64>, Vec<f64>) {
+    let heads = (sizes.heads, sizes.kv_heads);
+    if heads.0 == heads.1 {
+        return dispatch!((sizes.heads) as (H) in [(1), (2), (3), (4), (5), (6), (7)] =>
+            attend_over::<H, Heads<H>, E>(sizes, Heads(H::default()), inputs, scale, parts))
+        .unwrap();
+    }
+    dispatch!((heads.0, heads.1) as (H, G) in [(2, 1), (3, 1), (4, 1), (4, 2), (6, 1), (6, 2), (6, 3)] =>
+        attend_over::<H, KvHeads<G>, E>(sizes, KvHeads(G::default()), inputs, scale, parts))
+    .unwrap()
+}
+
+fn attend_over<H: Static, KV: KvOf<Heads<H>>, E: Float>(
+    sizes: Sizes,
+    kv_heads: KV,
+    [q, k, v]: [&[f64]; 3],
+    scale: Option<f64>,
+    parts: &[Part],
+) -> (Vec<f64>, Vec<f64>) {
+    dyn_size!(batch = sizes.batch, queries = sizes.queries, keys = sizes.keys);
+    dyn_size!(dim = sizes.dim, value = sizes.value);
+    let (batch, heads, query, key) = (Batch(batch), Heads(H::default()), Query(queries), Key(keys));
+    let q = Tensor::try_from_vec((batch, heads, query, HeadDim(dim)), narrowed::<E>(q)).unwrap();
+    let k = Tensor::try_from_vec((batch, kv_heads, key, HeadDim(dim)), narrowed(k)).unwrap();
+    let v = Tensor::try_from_vec((batch, kv_heads, key, ValueDim(value)), narrowed(v)).unwrap();
+    let parts: Vec<_> = parts.iter().map(|part| part.typed((batch, heads, query, key))).collect();
+    let attention = scale.map_or(Attention::new(), |scale| Attention::new().scale(scale));
+    let (out, weights) = attention.apply_with_weights(&q, &k, &v, joined(&parts));
+    let alone = attention.apply(&q, &k, &v, joined(&parts));
+    assert_same(&alone.to_vec(), &out.to_vec(), "with weights and without");
+    (widened(&out.to_vec()), widened(&weights.to_vec()))
+}
+
+/// Attention with and without its weights may go two ways, but not to two places.
+fn assert_same<E: Float>(alone: &[E], beside: &[E], what: &str) {
+    let (rtol, atol) = crate::oracle::tolerance::<E>();
+    crate::fixtures::assert_close(what, &widened(alone), &widened(beside), rtol, atol);
+}
+
+/// The bits, so that NaN and −0 compare.
+pub(crate) fn bits<E: Element + Float>(values: &[E]) -> Vec<u64> {
+    values.iter().map(|x| x.to_f64().to_bits()).collect()
+}

@@ -1,0 +1,164 @@
+//! PyTorch's `TransformerEncoderLayer` and `TransformerEncoder`, forward: every
+//! encoder case of the family `layers`.
+
+use shapeproof::{
+    Activation, AttentionBias, Batch, Bias, DivisibleBy, Encoder, EncoderConfig, EncoderLayer,
+    Float, Heads, Infer, Key, LayerNorm, Model, NoBias, NormPlacement, Query, Seq, Size, Static,
+    Tensor, dispatch, dyn_size,
+};
+
+use crate::fixtures::{Case, Family, Report, Run, close, skip};
+use crate::masks::{Part, Sizes, joined, narrowed, widened};
+use crate::torch_mha::{Projection, known_inputs, optional, part, projections, set, tolerance};
+
+#[test]
+fn encoders_are_what_pytorch_computes_in_f32() {
+    Report::run("in f32", &Family::open("torch/layers"), check::<f32>);
+}
+
+#[test]
+fn encoders_are_what_pytorch_computes_in_f64() {
+    Report::run("in f64", &Family::open("torch/layers"), check::<f64>);
+}
+
+fn check<E: Float>(case: &Case) -> Result<Run, String> {
+    match case.config.text("kind") {
+        "encoder" => {}
+        "decoder" => return skip("decoder layers are not part yet"),
+        other => return Err(format!("unknown kind {other:?}")),
+    }
+    known_inputs(case, &["src", "key_padding_mask", "attn_mask"])?;
+    let sizes = ["d_model", "heads", "ff"].map(|name| case.config.usize(name));
+    dispatch!((sizes[0], sizes[1], sizes[2]) as (M, H, F) in [
+        (6, 2, 10), (8, 4, 7), (6, 3, 8), (4, 2, 11)
+    ] => match case.config.flag("bias") {
+        true => encode::<M, H, F, Bias, E>(case),
+        false => encode::<M, H, F, NoBias, E>(case),
+    })
+    .map_err(|error| error.to_string())??;
+    Ok(Run::Passed)
+}
+
+fn encode<M, H, F, B, E>(case: &Case) -> Result<(), String>
+where
+    M: DivisibleBy<H>,
+    H: Static,
+    F: Static,
+    B: AttentionBias,
+    E: Float,
+{
+    let (batch, length) = (case.config.usize("batch"), case.config.usize("length"));
+    let sizes = Sizes::new(batch, H::N, length, length, M::N / H::N);
+    dyn_size!(batch = batch, length = length);
+    let shape = (Batch(batch), Seq(length), Model(M::default()));
+    let x = Tensor::try_from_vec(shape, narrowed(&case.tensors.f64("in.src"))).unwrap();
+    let scores = (Batch(batch), Heads(H::default()), Query(length), Key(length));
+    let parts: Vec<_> = parts(case, sizes).iter().map(|part| part.typed(scores)).collect();
+
+    let y = encoder::<M, H, F, B, E>(case)?.forward(&x, joined(&parts), &mut Infer);
+    compare(case, "encoder", &y)?;
+    if case.config.usize("layers") == 1 && !case.config.flag("final_norm") {
+        let layer = layer::<M, H, F, B, E>(case, &prefix(case, 0))?;
+        compare(case, "layer", &layer.forward(&x, joined(&parts), &mut Infer))?;
+        let (y, _) = layer.forward_with_weights(&x, joined(&parts), &mut Infer);
+        compare(case, "layer, with weights", &y)?;
+    }
+    Ok(())
+}
+
+fn compare<B: Size, S: Size, M: Size, E: Float>(
+    case: &Case,
+    how: &str,
+    y: &Tensor<(Batch<B>, Seq<S>, Model<M>), E>,
+) -> Result<(), String> {
+    let (rtol, atol) = tolerance::<E>();
+    let want = case.tensors.f64("out64.output");
+    close(&format!("output ({how})"), &widened(&y.to_vec()), &want, rtol, atol)
+}
+
+/// The masks: `true` leaves out, causal is square.
+fn parts(case: &Case, sizes: Sizes) -> Vec<Part> {
+    let [batch, heads, length, _] = sizes.scores();
+    let mut parts = Vec::new();
+    if case.config.flag("causal") {
+        parts.push(Part::Causal);
+    }
+    if case.tensors.has("in.key_padding_mask") {
+        parts.push(part(case, "in.key_padding_mask", sizes, &[batch, 1, 1, length]));
+    }
+    if case.tensors.has("in.attn_mask") {
+        let dims = case.tensors.dims("in.attn_mask");
+        let by_head = [batch, heads, length, length];
+        let dims = if dims.len() == 3 { &by_head } else { dims };
+        parts.push(part(case, "in.attn_mask", sizes, dims));
+    }
+    parts
+}
+
+fn encoder<M, H, F, B, E>(case: &Case) -> Result<Encoder<M, H, F, B, E>, String>
+where
+    M: DivisibleBy<H>,
+    H: Static,
+    F: Static,
+    B: AttentionBias,
+    E: Float,
+{
+    let layers = (0..case.config.usize("layers")).map(|i| layer(case, &prefix(case, i)));
+    let encoder = Encoder::new(layers.collect::<Result<_, _>>()?);
+    if !case.config.flag("final_norm") {
+        return Ok(encoder);
+    }
+    Ok(encoder.with_norm(norm(case, "param.norm")))
+}
+
+/// The prefix of the parameters of layer `i`: a single one may stand alone.
+fn prefix(case: &Case, i: usize) -> String {
+    let alone = case.tensors.has("param.linear1.weight");
+    if alone { "param.".to_owned() } else { format!("param.layers.{i}.") }
+}
+
+fn layer<M, H, F, B, E>(case: &Case, prefix: &str) -> Result<EncoderLayer<M, H, F, B, E>, String>
+where
+    M: DivisibleBy<H>,
+    H: Static,
+    F: Static,
+    B: AttentionBias,
+    E: Float,
+{
+    let config = EncoderConfig {
+        norm: if case.config.flag("norm_first") { NormPlacement::Pre } else { NormPlacement::Post },
+        activation: match case.config.text("activation") {
+            "relu" => Activation::Relu,
+            "gelu" => Activation::Gelu,
+            other => return Err(format!("unknown activation {other:?}")),
+        },
+        ..EncoderConfig::new(case.config.float("layer_norm_eps"))
+    };
+    let mut layer = EncoderLayer::zeros(config);
+    let projection = |name: &str| Projection {
+        weight: case.tensors.f64(&format!("{prefix}{name}.weight")),
+        bias: optional(case, &format!("{prefix}{name}.bias")),
+    };
+    let [q, k, v] = projections(case, &format!("{prefix}self_attn."));
+    set(&mut layer.attention.q, &q);
+    set(&mut layer.attention.k, &k);
+    set(&mut layer.attention.v, &v);
+    set(&mut layer.attention.out, &projection("self_attn.out_proj"));
+    set(&mut layer.feed_forward.up, &projection("linear1"));
+    set(&mut layer.feed_forward.down, &projection("linear2"));
+    layer.attention_norm = norm(case, &format!("{prefix}norm1"));
+    layer.feed_forward_norm = norm(case, &format!("{prefix}norm2"));
+    Ok(layer)
+}
+
+/// A norm without a bias is one whose bias is 0.
+fn norm<M: Static, E: Float>(case: &Case, name: &str) -> LayerNorm<Model<M>, E> {
+    let mut norm = LayerNorm::new(case.config.float("layer_norm_eps"));
+    let shape = (Model(M::default()),);
+    let tensor = |values: &[f64]| Tensor::try_from_vec(shape, narrowed(values)).unwrap();
+    norm.weight.set(tensor(&case.tensors.f64(&format!("{name}.weight"))));
+    if let Some(bias) = optional(case, &format!("{name}.bias")) {
+        norm.bias.set(tensor(&bias));
+    }
+    norm
+}

@@ -1,0 +1,386 @@
+//! PyTorch's `MultiheadAttention`, forward: every case of the family `mha`.
+//!
+//! Widths and heads are types, so they are dispatched over a closed list; batch and
+//! lengths are read at run time.
+
+use safetensors::Dtype;
+use shapeproof::{
+    AttentionBias, Batch, Bias, BiasKind, DivisibleBy, Float, Folded, Heads, Infer, Key, Linear,
+    Mask, Model, MultiHeadAttention, NoBias, Query, Seq, Size, Static, Tensor, dispatch, dyn_size,
+};
+
+use crate::fixtures::{Case, Family, Report, Run, close, skip};
+use crate::masks::{Over, Part, Sizes, joined, narrowed, widened};
+use crate::oracle;
+
+#[test]
+fn multi_head_attention_is_what_pytorch_computes_in_f32() {
+    Report::run("in f32", &Family::open("torch/mha"), check::<f32>);
+}
+
+#[test]
+fn multi_head_attention_is_what_pytorch_computes_in_f64() {
+    Report::run("in f64", &Family::open("torch/mha"), check::<f64>);
+}
+
+/// What is allowed: the fixtures' own tolerance for f32, rounding for f64.
+pub(crate) fn tolerance<E: Float>() -> (f64, f64) {
+    if E::NAME == "f64" { (1e-9, 1e-10) } else { (1e-4, 1e-5) }
+}
+
+fn check<E: Float>(case: &Case) -> Result<Run, String> {
+    let config = &case.config;
+    for option in ["add_bias_kv", "add_zero_attn"] {
+        if config.flag(option) {
+            return skip(format!("{option} is not part of the layer"));
+        }
+    }
+    known_inputs(case, &["query", "key", "value", "key_padding_mask", "attn_mask"])?;
+    let (width, heads) = (config.usize("embed_dim"), config.usize("heads"));
+    let (kdim, vdim) = (config.usize("kdim"), config.usize("vdim"));
+    let sizes = (width, heads, kdim, vdim);
+    dispatch!((sizes.0, sizes.1, sizes.2, sizes.3) as (M, H, KM, VM) in [
+        (8, 2, 8, 8), (10, 2, 10, 10), (9, 3, 9, 9), (10, 2, 7, 3), (8, 2, 3, 7), (8, 4, 8, 8),
+        (4, 2, 4, 4), (8, 4, 5, 9), (9, 3, 9, 5)
+    ] => match config.flag("bias") {
+        true => cross::<M, H, KM, VM, Bias, E>(case),
+        false => cross::<M, H, KM, VM, NoBias, E>(case),
+    })
+    .map_err(|error| error.to_string())??;
+    if case.tensors.has("in.key") || case.tensors.has("in.value") {
+        return Ok(Run::Passed);
+    }
+    dispatch!((width, heads) as (M, H) in [(8, 2), (10, 2), (9, 3), (8, 4), (4, 2)] =>
+    match config.flag("bias") {
+        true => fused::<M, H, Bias, E>(case),
+        false => fused::<M, H, NoBias, E>(case),
+    })
+    .map_err(|error| error.to_string())??;
+    Ok(Run::Passed)
+}
+
+/// An `Err` for an input that the runner does not know what to do with.
+pub(crate) fn known_inputs(case: &Case, known: &[&str]) -> Result<(), String> {
+    let unknown = |name: &&str| name.strip_prefix("in.").is_some_and(|name| !known.contains(&name));
+    match case.tensors.names().find(unknown) {
+        Some(name) => Err(format!("the runner does not know the input {name:?}")),
+        None => Ok(()),
+    }
+}
+
+/// Self attention by the fused projection.
+fn fused<M, H, B, E>(case: &Case) -> Result<(), String>
+where
+    M: DivisibleBy<H>,
+    H: Static,
+    B: AttentionBias,
+    E: Float,
+{
+    let layer = layer::<M, H, M, M, B, E>(case);
+    let sizes = sizes(case);
+    dyn_size!(batch = sizes.batch, length = sizes.queries);
+    let x = activations(case, "in.query", Batch(batch), Seq(length), Model(M::default()));
+    let shape = (Batch(batch), Heads(H::default()), Query(length), Key(length));
+    let parts: Vec<_> = parts(case).iter().map(|part| part.typed(shape)).collect();
+    let y = layer.forward(&x, joined(&parts), &mut Infer);
+    compare_output(case, "fused", &y)?;
+    let (y, weights) = layer.forward_with_weights(&x, joined(&parts), &mut Infer);
+    compare_output(case, "fused, with weights", &y)?;
+    compare_weights(case, "fused", &weights)
+}
+
+/// Attention to keys and values, which for self attention are the queries.
+fn cross<M, H, KM, VM, B, E>(case: &Case) -> Result<(), String>
+where
+    M: DivisibleBy<H>,
+    H: Static,
+    KM: Static,
+    VM: Static,
+    B: AttentionBias,
+    E: Float,
+{
+    let layer = layer::<M, H, KM, VM, B, E>(case);
+    let sizes = sizes(case);
+    dyn_size!(batch = sizes.batch, queries = sizes.queries, keys = sizes.keys);
+    let (batch, query, key) = (Batch(batch), Seq(queries), Seq(keys));
+    let [key_name, value_name] = sources(case);
+    let x = activations(case, "in.query", batch, query, Model(M::default()));
+    let k = activations(case, key_name, batch, key, Model(KM::default()));
+    let v = activations(case, value_name, batch, key, Model(VM::default()));
+    let shape = (batch, Heads(H::default()), Query(queries), Key(keys));
+    let parts: Vec<_> = parts(case).iter().map(|part| part.typed(shape)).collect();
+    let y = layer.cross(&x, &k, &v, joined(&parts), &mut Infer);
+    compare_output(case, "cross", &y)?;
+    let (y, weights) = layer.cross_with_weights(&x, &k, &v, joined(&parts), &mut Infer);
+    compare_output(case, "cross, with weights", &y)?;
+    compare_weights(case, "cross", &weights)
+}
+
+/// Where keys and values come from.
+fn sources(case: &Case) -> [&'static str; 2] {
+    let key = if case.tensors.has("in.key") { "in.key" } else { "in.query" };
+    [key, if case.tensors.has("in.value") { "in.value" } else { key }]
+}
+
+fn sizes(case: &Case) -> Sizes {
+    let (heads, width) = (case.config.usize("heads"), case.config.usize("embed_dim"));
+    let batch = case.config.maybe_usize("batch").unwrap_or(1); // none: one sample, without an axis
+    let lengths = ["query_len", "key_len"].map(|name| case.config.usize(name));
+    Sizes::new(batch, heads, lengths[0], lengths[1], width / heads)
+}
+
+/// A layer with the case's parameters. The packed projection has q, k and v one below
+/// the other; every weight is over (out, in).
+fn layer<M, H, KM, VM, B, E>(case: &Case) -> MultiHeadAttention<M, H, KM, VM, B, E>
+where
+    M: DivisibleBy<H>,
+    H: Static,
+    KM: Static,
+    VM: Static,
+    B: AttentionBias,
+    E: Float,
+{
+    let [q, k, v] = projections(case, "param.");
+    let out = Projection {
+        weight: case.tensors.f64("param.out_proj.weight"),
+        bias: optional(case, "param.out_proj.bias"),
+    };
+    let mut layer = MultiHeadAttention::zeros();
+    set(&mut layer.q, &q);
+    set(&mut layer.k, &k);
+    set(&mut layer.v, &v);
+    set(&mut layer.out, &out);
+    layer
+}
+
+/// The weight, over (out, in), and the bias of one linear map.
+pub(crate) struct Projection {
+    pub(crate) weight: Vec<f64>,
+    pub(crate) bias: Option<Vec<f64>>,
+}
+
+/// q, k and v, from three weights or from the packed one under `prefix`.
+pub(crate) fn projections(case: &Case, prefix: &str) -> [Projection; 3] {
+    let packed = format!("{prefix}in_proj_weight");
+    let weights = if case.tensors.has(&packed) {
+        thirds(&case.tensors.f64(&packed))
+    } else {
+        ["q", "k", "v"].map(|of| case.tensors.f64(&format!("{prefix}{of}_proj_weight")))
+    };
+    let biases = optional(case, &format!("{prefix}in_proj_bias")).map(|packed| thirds(&packed));
+    let mut part = 0;
+    weights.map(|weight| {
+        part += 1;
+        Projection { weight, bias: biases.as_ref().map(|biases| biases[part - 1].clone()) }
+    })
+}
+
+pub(crate) fn optional(case: &Case, name: &str) -> Option<Vec<f64>> {
+    case.tensors.has(name).then(|| case.tensors.f64(name))
+}
+
+fn thirds(packed: &[f64]) -> [Vec<f64>; 3] {
+    let third = packed.len() / 3;
+    [0, 1, 2].map(|part| packed[part * third..][..third].to_vec())
+}
+
+/// Gives a linear map its numbers. A bias in one of the two alone is an error.
+pub(crate) fn set<I, O, B, E>(linear: &mut Linear<I, O, B, E>, of: &Projection)
+where
+    I: shapeproof::Axis,
+    O: shapeproof::Axis,
+    B: BiasKind,
+    E: Float,
+{
+    let (input, output) = linear.weight.shape();
+    let inputs = input.size().get();
+    assert_eq!(of.weight.len(), inputs * output.size().get(), "elements of a weight");
+    let weight =
+        Tensor::from_fn_in((input, output), |at| E::from_f64(of.weight[at[1] * inputs + at[0]]));
+    linear.weight.set(weight);
+    match (B::get_mut(&mut linear.bias), &of.bias) {
+        (Some(bias), Some(values)) => {
+            bias.set(Tensor::try_from_vec((output,), narrowed(values)).unwrap());
+        }
+        (None, None) => {}
+        (mine, _) => {
+            panic!("a bias in the {} alone", if mine.is_some() { "layer" } else { "file" })
+        }
+    }
+}
+
+/// (B,L,E), or (L,B,E) where the case has the sequence first, or (L,E): as (B,L,E).
+fn activations<B: Size, S: Size, M: Size, E: Float>(
+    case: &Case,
+    name: &str,
+    batch: Batch<B>,
+    seq: Seq<S>,
+    model: Model<M>,
+) -> Tensor<(Batch<B>, Seq<S>, Model<M>), E> {
+    let values = narrowed(&case.tensors.f64(name));
+    if case.tensors.dims(name).len() == 3 && !case.config.flag("batch_first") {
+        // A view: the layer reads it as it lies.
+        return Tensor::try_from_vec((seq, batch, model), values).unwrap().permute();
+    }
+    Tensor::try_from_vec((batch, seq, model), values).unwrap()
+}
+
+/// The case's masks. A mask over (B·H,L,S) has its first axis folded from batch and
+/// heads, in that order.
+fn parts(case: &Case) -> Vec<Part> {
+    let sizes = sizes(case);
+    let [batch, heads, queries, keys] = sizes.scores();
+    let mut parts = Vec::new();
+    if case.tensors.has("in.attn_mask") {
+        let dims = case.tensors.dims("in.attn_mask");
+        let dims = match *dims {
+            [folded, l, s] if folded == batch * heads => vec![batch, heads, l, s],
+            _ => dims.to_vec(),
+        };
+        parts.push(part(case, "in.attn_mask", sizes, &dims));
+    }
+    if case.tensors.has("in.key_padding_mask") {
+        parts.push(part(case, "in.key_padding_mask", sizes, &[batch, 1, 1, keys]));
+    }
+    if case.config.flag("is_causal") && !case.tensors.has("in.attn_mask") {
+        assert_eq!(queries, keys, "causal self attention");
+        parts.push(Part::CausalFromStart);
+    }
+    parts
+}
+
+/// A mask in which `true` leaves out, or numbers to be added.
+pub(crate) fn part(case: &Case, name: &str, sizes: Sizes, dims: &[usize]) -> Part {
+    if case.tensors.dtype(name) != Dtype::BOOL {
+        return Part::Bias(Over::matched(sizes, dims, &case.tensors.f64(name)));
+    }
+    let values = case.tensors.bools(name);
+    dyn_size!(count = values.len());
+    let hidden = Tensor::try_from_vec((shapeproof::Flat(count),), values).unwrap();
+    Part::Keep(Over::matched(sizes, dims, &Mask::hide(&hidden).to_vec()))
+}
+
+fn compare_output<B: Size, S: Size, M: Size, E: Float>(
+    case: &Case,
+    how: &str,
+    y: &Tensor<(Batch<B>, Seq<S>, Model<M>), E>,
+) -> Result<(), String> {
+    let name = format!("output ({how})");
+    let (rtol, atol) = tolerance::<E>();
+    if case.name.starts_with("row_all_masked") {
+        let (output, _) = by_rule(case);
+        close(&name, &widened(&y.to_vec()), &output, rtol, atol)?;
+        return rows_without_keys_are_the_bias(case, &widened(&y.to_vec()));
+    }
+    let want = case.tensors.f64("out64.output");
+    let seq_first =
+        case.tensors.dims("out64.output").len() == 3 && !case.config.flag("batch_first");
+    let got = if seq_first { y.transpose(Batch, Seq).to_vec() } else { y.to_vec() };
+    close(&name, &widened(&got), &want, rtol, atol)
+}
+
+fn compare_weights<B: Size, H: Static, Q: Size, K: Size, E: Float>(
+    case: &Case,
+    how: &str,
+    weights: &Tensor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E>,
+) -> Result<(), String> {
+    let name = format!("weights ({how})");
+    let (rtol, atol) = tolerance::<E>();
+    if case.name.starts_with("row_all_masked") {
+        return close(&name, &widened(&weights.to_vec()), &by_rule(case).1, rtol, atol);
+    }
+    if !case.tensors.has("out64.weights") {
+        return Ok(());
+    }
+    let averaged = case.config.flag("average_attn_weights");
+    let got = if averaged { weights.mean(Heads).to_vec() } else { weights.to_vec() };
+    close(&name, &widened(&got), &case.tensors.f64("out64.weights"), rtol, atol)
+}
+
+/// The output and the weights by plain loops, in which a query that sees no key
+/// contributes 0 before the output projection: PyTorch has NaN there.
+fn by_rule(case: &Case) -> (Vec<f64>, Vec<f64>) {
+    let sizes = sizes(case);
+    let (heads, width) = (sizes.heads, sizes.heads * sizes.dim);
+    let [q, k, v] = projections(case, "param.");
+    let [key, value] = sources(case);
+    let projected = |source: &str, of: &Projection, length: usize| {
+        let input = *case.tensors.dims(source).last().unwrap();
+        let rows = batch_first(case, source);
+        let y = oracle::linear(&rows, &of.weight, of.bias.as_deref(), input);
+        by_head(&y, length, heads, width)
+    };
+    let q = projected("in.query", &q, sizes.queries);
+    let k = projected(key, &k, sizes.keys);
+    let v = projected(value, &v, sizes.keys);
+    let (y, weights) = oracle::attention(sizes, [&q, &k, &v], None, &parts(case));
+    // (B,H,L,D) to (B,L,E): the same exchange of two axes the other way round.
+    let merged: Vec<f64> = y
+        .chunks(heads * sizes.queries * sizes.dim)
+        .flat_map(|sample| {
+            let at =
+                |i: usize, h: usize| &sample[(h * sizes.queries + i) * sizes.dim..][..sizes.dim];
+            let rows = (0..sizes.queries).flat_map(move |i| (0..heads).map(move |h| at(i, h)));
+            rows.flatten().copied().collect::<Vec<_>>()
+        })
+        .collect();
+    let (weight, bias) =
+        (case.tensors.f64("param.out_proj.weight"), optional(case, "param.out_proj.bias"));
+    (oracle::linear(&merged, &weight, bias.as_deref(), width), weights)
+}
+
+/// The elements in the order (B,L,E).
+fn batch_first(case: &Case, name: &str) -> Vec<f64> {
+    let (values, dims) = (case.tensors.f64(name), case.tensors.dims(name));
+    match *dims {
+        [length, batch, width] if !case.config.flag("batch_first") => (0..batch * length)
+            .flat_map(|row| &values[(row % length * batch + row / length) * width..][..width])
+            .copied()
+            .collect(),
+        _ => values,
+    }
+}
+
+/// (B,L,E) to (B,H,L,D).
+fn by_head(x: &[f64], length: usize, heads: usize, width: usize) -> Vec<f64> {
+    let dim = width / heads;
+    let mut out = Vec::with_capacity(x.len());
+    for sample in x.chunks(length * width) {
+        for h in 0..heads {
+            sample.chunks(width).for_each(|row| out.extend(&row[h * dim..][..dim]));
+        }
+    }
+    out
+}
+
+fn rows_without_keys_are_the_bias(case: &Case, output: &[f64]) -> Result<(), String> {
+    let (sizes, parts) = (sizes(case), parts(case));
+    let width = sizes.heads * sizes.dim;
+    let bias = optional(case, "param.out_proj.bias").unwrap_or_else(|| vec![0.0; width]);
+    let mut found = 0;
+    for b in 0..sizes.batch {
+        for i in 0..sizes.queries {
+            let shown = |at| parts.iter().all(|part| part.shows(sizes, at));
+            let heads_and_keys =
+                (0..sizes.heads).flat_map(|h| (0..sizes.keys).map(move |j| (h, j)));
+            if heads_and_keys.map(|(h, j)| [b, h, i, j]).any(shown) {
+                continue;
+            }
+            found += 1;
+            let row = &output[(b * sizes.queries + i) * width..][..width];
+            close(&format!("row {i} of sample {b}, which sees nothing"), row, &bias, 0.0, 1e-7)?;
+        }
+    }
+    if found == 0 { Err("no row is all masked".into()) } else { Ok(()) }
+}
+
+#[test]
+fn a_mask_over_batch_times_heads_is_unfolded_batch_first() {
+    dyn_size!(batch = 2, queries = 1, keys = 1);
+    let folded = Folded::try_new(Batch(batch), Heads(shapeproof::C::<3>)).unwrap();
+    let shape = (folded, Query(queries), Key(keys));
+    let mask = Tensor::try_from_vec(shape, vec![0, 1, 2, 10, 11, 12]).unwrap();
+    let by_name = mask.unfold(Batch, Heads);
+    assert_eq!(by_name.try_at(&[1, 2, 0, 0]).unwrap(), 12);
+    assert_eq!(by_name.try_at(&[0, 2, 0, 0]).unwrap(), 2);
+}
