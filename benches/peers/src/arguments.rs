@@ -1,0 +1,43 @@
+//! The command line.
+
+use crate::Result;
+use crate::setting::{CASES, Case};
+use std::path::PathBuf;
+
+const USAGE: &str =
+    "usage: attention [--cases ABCDEGHI] [--rounds 5] [--seconds 0.3] [--raw FILE] [--python PATH]";
+
+pub struct Arguments {
+    pub cases: Vec<Case>,
+    pub rounds: usize,
+    /// How long each contestant runs in a round, about.
+    pub seconds: f64,
+    /// Where every run's time goes.
+    pub raw: Option<PathBuf>,
+    /// A Python that has PyTorch or onnxruntime.
+    pub python: Option<PathBuf>,
+}
+
+impl Arguments {
+    pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        if words.next().as_deref() != Some("attention") {
+            return Err(USAGE.into());
+        }
+        let mut arguments =
+            Arguments { cases: CASES.to_vec(), rounds: 5, seconds: 0.3, raw: None, python: None };
+        while let Some(option) = words.next() {
+            let value = words.next().ok_or_else(|| format!("{option} needs a value\n{USAGE}"))?;
+            match option.as_str() {
+                "--cases" => {
+                    arguments.cases = value.chars().map(Case::named).collect::<Result<_>>()?;
+                }
+                "--rounds" => arguments.rounds = value.parse()?,
+                "--seconds" => arguments.seconds = value.parse()?,
+                "--raw" => arguments.raw = Some(value.into()),
+                "--python" => arguments.python = Some(value.into()),
+                _ => return Err(format!("{option} is not known\n{USAGE}").into()),
+            }
+        }
+        Ok(arguments)
+    }
+}

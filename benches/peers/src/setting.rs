@@ -1,0 +1,76 @@
+//! What is computed: the sizes, and the numbers that all contestants get.
+
+use crate::Result;
+use shapeproof::Generator;
+use std::fmt::{self, Display, Formatter};
+
+/// Self attention over one batch, with biases, in float32.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Case {
+    pub name: char,
+    pub batch: usize,
+    pub length: usize,
+    pub width: usize,
+    pub heads: usize,
+    pub causal: bool,
+}
+
+pub const CASES: [Case; 8] = [
+    case('A', [32, 64, 512, 8], false),
+    case('B', [1, 128, 384, 12], false),
+    case('C', [1, 512, 768, 12], false),
+    case('D', [8, 128, 768, 12], false),
+    case('E', [1, 2048, 768, 12], false),
+    case('G', [2, 16, 32, 4], false),
+    case('H', [1, 2048, 768, 12], true),
+    case('I', [1, 8192, 512, 8], false),
+];
+
+const fn case(name: char, [batch, length, width, heads]: [usize; 4], causal: bool) -> Case {
+    Case { name, batch, length, width, heads, causal }
+}
+
+impl Case {
+    pub fn named(name: char) -> Result<Self> {
+        let found = CASES.into_iter().find(|case| case.name == name);
+        found.ok_or_else(|| format!("there is no case {name}; there are ABCDEGHI").into())
+    }
+
+    /// Multiplications and additions of the four projections and the two products of attention; a
+    /// causal mask halves the latter.
+    pub fn flops(&self) -> f64 {
+        let [batch, length, width] = [self.batch, self.length, self.width].map(|n| n as f64);
+        let seen = if self.causal { length / 2.0 } else { length };
+        8.0 * batch * length * width * width + 4.0 * batch * length * seen * width
+    }
+}
+
+impl Display for Case {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Case { name, batch, length, width, heads, causal } = self;
+        let causal = if *causal { ", causal" } else { "" };
+        write!(f, "{name} ({batch} x {length} x {width}, {heads} heads{causal})")
+    }
+}
+
+/// The input and the parameters. Each weight is over (in, out).
+pub struct Weights {
+    pub x: Vec<f32>,
+    /// Of queries, keys, values, and the output: a weight and a bias.
+    pub projections: [(Vec<f32>, Vec<f32>); 4],
+}
+
+impl Weights {
+    pub fn of(case: &Case) -> Self {
+        let mut generator = Generator::seeded(7);
+        let mut normal = |count: usize, deviation: f64| -> Vec<f32> {
+            (0..count).map(|_| (deviation * generator.normal()) as f32).collect()
+        };
+        let width = case.width;
+        let deviation = (width as f64).sqrt().recip();
+        Weights {
+            x: normal(case.batch * case.length * width, 1.0),
+            projections: [0; 4].map(|_| (normal(width * width, deviation), normal(width, 0.1))),
+        }
+    }
+}
