@@ -61,6 +61,7 @@ pub trait Index: Element {
 macro_rules! elements {
     ($($T:ty),+) => { $(
         impl Sealed for $T {}
+        #[diagnostic::do_not_recommend]
         impl Element for $T {
             const NAME: &'static str = stringify!($T);
         }
@@ -70,6 +71,7 @@ elements!(f32, f64, bool, u8, u32, i32, i64, usize);
 
 macro_rules! indices {
     ($($T:ty),+) => { $(
+        #[diagnostic::do_not_recommend]
         impl Index for $T {
             fn to_index(self) -> Option<usize> {
                 usize::try_from(self).ok()
@@ -79,12 +81,14 @@ macro_rules! indices {
 }
 indices!(u8, u32, i32, i64);
 
+#[diagnostic::do_not_recommend]
 impl Index for usize {
     fn to_index(self) -> Option<usize> {
         Some(self)
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Float for f32 {
     type Wide = f32;
     fn wide(self) -> f32 {
@@ -102,6 +106,7 @@ impl Float for f32 {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Float for f64 {
     type Wide = f64;
     fn wide(self) -> f64 {

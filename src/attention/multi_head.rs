@@ -60,6 +60,7 @@ pub struct MultiHeadAttention<M, H, KM = M, VM = KM, B: AttentionBias = Bias, E 
     packing: Packing<E>,
 }
 
+#[diagnostic::do_not_recommend]
 impl<M: DivisibleBy<H>, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float> Module
     for MultiHeadAttention<M, H, KM, VM, B, E>
 {

@@ -22,7 +22,8 @@ pub use linear::Linear;
 pub(crate) use linear::apply;
 pub use mode::{Infer, Mode, Train};
 pub use module::{
-    Field, Module, Visitor, VisitorMut, count_parameters, parameters, parameters_mut,
+    Field, FieldMut, Module, OrNothing, Visitor, VisitorMut, count_parameters, parameters,
+    parameters_mut,
 };
 pub(crate) use packing::Packing;
 pub use parameter::{AnyParameter, Parameter, ParameterId};
