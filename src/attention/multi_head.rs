@@ -67,6 +67,19 @@ impl<M: DivisibleBy<H>, H: Static, KM: Static, VM: Static, B: AttentionBias, E: 
     parameters!(q as "q_proj", k as "k_proj", v as "v_proj", out as "out_proj");
 }
 
+/// Keys and values are projected from the model width `M`, as self attention needs it.
+///
+/// # Compile errors
+/// `self_attention_must_have_one_width`: "self attention over C<4> has no keys and values of (C<6>, C<6>)".
+#[diagnostic::on_unimplemented(
+    message = "self attention over {M} has no keys and values of {Self}",
+    label = "the widths of keys and values must be the model width; `cross` takes others"
+)]
+pub trait SelfWidths<M> {}
+
+#[diagnostic::do_not_recommend]
+impl<M> SelfWidths<M> for (M, M) {}
+
 /// An output, and the attention weights of each head.
 type WithWeights<B, H, Q, K, M, E> =
     (Tensor<(Batch<B>, Seq<Q>, Model<M>), E>, Tensor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E>);
@@ -220,11 +233,12 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
     }
 }
 
-impl<M, H, B: AttentionBias, E: Float> MultiHeadAttention<M, H, M, M, B, E> {
+impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, B, E> {
     /// Self attention: queries, keys and values from `x`, in one matrix product.
     ///
     /// # Compile errors
-    /// `attention_must_fit_the_width`, `swapped_axes_of_equal_size`.
+    /// `attention_must_fit_the_width`, `swapped_axes_of_equal_size`,
+    /// `self_attention_must_have_one_width`.
     pub fn forward<Z: Size, S: Size>(
         &self,
         x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
@@ -234,6 +248,9 @@ impl<M, H, B: AttentionBias, E: Float> MultiHeadAttention<M, H, M, M, B, E> {
     where
         M: DivisibleBy<H>,
         H: Static,
+        KM: Static,
+        VM: Static,
+        (KM, VM): SelfWidths<M>,
     {
         let (q, k, v) = self.project_fused(x, mode);
         self.project_out(&Attention::new().apply(&q, &k, &v, mask), mode)
@@ -249,6 +266,9 @@ impl<M, H, B: AttentionBias, E: Float> MultiHeadAttention<M, H, M, M, B, E> {
     where
         M: DivisibleBy<H>,
         H: Static,
+        KM: Static,
+        VM: Static,
+        (KM, VM): SelfWidths<M>,
     {
         let (q, k, v) = self.project_fused(x, mode);
         let (y, weights) = Attention::new().apply_with_weights(&q, &k, &v, mask);
@@ -269,9 +289,11 @@ impl<M, H, B: AttentionBias, E: Float> MultiHeadAttention<M, H, M, M, B, E> {
     where
         M: DivisibleBy<H>,
         H: Static,
+        KM: Static,
+        VM: Static,
     {
-        let [q, k, v] =
-            [mode.read(&self.q.weight), mode.read(&self.k.weight), mode.read(&self.v.weight)];
+        let q = mode.read(&self.q.weight);
+        let (k, v) = (mode.read(&self.k.weight), mode.read(&self.v.weight));
         let packed = self.packing.of(&[q.any(), k.any(), v.any()]);
         let biases = [
             <B::Query as BiasKind>::get(&self.q.bias).map(|bias| mode.read(bias)),

@@ -1,4 +1,4 @@
-//! Shapes that need no value, and shapes without axes.
+//! Shapes that need no value, shapes without axes, and shapes that are the same.
 
 use super::Shape;
 
@@ -37,3 +37,17 @@ pub trait Scalar: Shape {}
 
 #[diagnostic::do_not_recommend]
 impl Scalar for () {}
+
+/// The shapes are the same one.
+///
+/// # Compile errors
+/// `concat_must_agree_on_the_other_axes`: "(…, Model<C<9>>) cannot be joined to (…, Model<C<8>>)".
+#[diagnostic::on_unimplemented(
+    message = "{Self} cannot be joined to {Other}",
+    label = "all axes but the joined one must be the same",
+    note = "the shapes are shown without the joined axis"
+)]
+pub trait SameAxes<Other>: Shape {}
+
+#[diagnostic::do_not_recommend]
+impl<S: Shape> SameAxes<S> for S {}

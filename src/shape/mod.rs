@@ -12,11 +12,11 @@ mod fixed;
 mod permute;
 mod tail;
 
-pub use axes::{Expands, HasAxis, HasPair, Prepends};
+pub use axes::{Expands, HasAxis, HasPair, Is, Other, Prepends};
 pub use broadcast::BroadcastsTo;
 pub use contract::{Contracts, MatrixProduct};
 pub use count::{Count, Flattens, SameCount};
-pub use fixed::{FixedSizes, Scalar};
+pub use fixed::{FixedSizes, SameAxes, Scalar};
 pub use permute::{Path, PermutesTo};
 pub use tail::{Appends, EndsWith, NonScalar};
 
@@ -46,7 +46,7 @@ use sealed::Sealed;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a shape",
     label = "not a shape",
-    note = "a shape is a tuple of up to six axes, such as `(Batch<B>, Seq<S>, Model<M>)`; a shape of one axis has a comma: `(Model<M>,)`"
+    note = "a shape is a tuple of up to six axes, such as `(Batch<B>, Seq<S>, Model<M>)`; a shape of one axis has a comma: `(Model<M>,)`; the size of an axis is `C<N>` or comes from `dyn_size!`"
 )]
 pub trait Shape: Sealed + Copy + PartialEq + Debug + Send + Sync {
     /// The number of axes.
