@@ -14,6 +14,7 @@ use sealed::Sealed;
 /// ([`Index`]).
 #[diagnostic::on_unimplemented(
     message = "a tensor cannot hold `{Self}`",
+    label = "not an element",
     note = "tensors hold `f32`, `f64`, `bool`, `u8`, `u32`, `i32`, `i64` or `usize`"
 )]
 pub trait Element:
@@ -29,6 +30,7 @@ pub trait Element:
 /// and round once when they write. For `f32` and `f64` both are the same.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a floating-point element",
+    label = "neither `f32` nor `f64`",
     note = "this operation is defined for tensors of `f32` and `f64`"
 )]
 pub trait Float: Element {
@@ -51,6 +53,7 @@ pub trait Real: Float<Wide = Self> + num_traits::Float + NumAssign {}
 /// An element that can count: a token, a position, an index.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot index a tensor",
+    label = "not an integer",
     note = "indices are tensors of `u8`, `u32`, `i32`, `i64` or `usize`"
 )]
 pub trait Index: Element {

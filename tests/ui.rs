@@ -27,9 +27,12 @@ const RUSTC_S_OWN_WORDS: &[(&str, &str)] = &[
     ("axis_must_be_named_and_not_numbered", "an argument that is no function has no trait to ask"),
     ("chunks_must_be_as_many_as_the_names", "the pattern of a caller's `let` is the caller's"),
     ("merged_heads_must_stand_before_the_positions", METHOD),
+    ("heads_of_a_block_named_in_full_must_divide_the_model_width", HEADER),
     ("split_heads_must_come_from_a_width", METHOD),
     ("listed_parameters_must_be_fields", "rustc names the field and lists those there are"),
 ];
+const HEADER: &str =
+    "a bound in the header of the caller's impl makes rustc look for another function";
 const METHOD: &str = "the method is for one shape; rustc shows it beside the shape that was found";
 const BORROW: &str = "a run-time size that outlives its scope is a matter of the borrow checker";
 

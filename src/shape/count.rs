@@ -19,10 +19,11 @@ pub trait Count: Shape {
 /// The sizes multiply to `Size`, the size of the one axis that all elements can lie along.
 ///
 /// # Compile errors
-/// `flatten_must_be_of_static_sizes`: "the number of elements of (…) is not known at compile time".
+/// `flatten_must_be_of_static_sizes`: "the number of elements of (…) cannot be computed at compile
+/// time".
 #[diagnostic::on_unimplemented(
-    message = "the number of elements of {Self} is not known at compile time",
-    label = "a run-time size, or a number that this crate cannot compute",
+    message = "the number of elements of {Self} cannot be computed at compile time",
+    label = "a run-time size, or a number outside of the arithmetic",
     note = "use `fold`, which takes sizes of any kind, or `try_reshape`, which counts at run time"
 )]
 pub trait Flattens: Shape {
