@@ -15,6 +15,7 @@ use sealed::Sealed;
 /// ([`Index`]).
 #[diagnostic::on_unimplemented(
     message = "a tensor cannot hold `{Self}`",
+    label = "not an element",
     note = "tensors hold `f32`, `f64`, `bool`, `u8`, `u32`, `i32`, `i64` or `usize`"
 )]
 pub trait Element:
@@ -30,6 +31,7 @@ pub trait Element:
 /// and round once when they write. For `f32` and `f64` both are the same.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a floating-point element",
+    label = "neither `f32` nor `f64`",
     note = "this operation is defined for tensors of `f32` and `f64`"
 )]
 pub trait Float: Element {
@@ -55,6 +57,7 @@ pub trait Real: Float<Wide = Self> + num_traits::Float + NumAssign + Lanes {}
 /// An element that can count: a token, a position, an index.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot index a tensor",
+    label = "not an integer",
     note = "indices are tensors of `u8`, `u32`, `i32`, `i64` or `usize`"
 )]
 pub trait Index: Element {
@@ -65,6 +68,7 @@ pub trait Index: Element {
 macro_rules! elements {
     ($($T:ty),+) => { $(
         impl Sealed for $T {}
+        #[diagnostic::do_not_recommend]
         impl Element for $T {
             const NAME: &'static str = stringify!($T);
         }
@@ -74,6 +78,7 @@ elements!(f32, f64, bool, u8, u32, i32, i64, usize);
 
 macro_rules! indices {
     ($($T:ty),+) => { $(
+        #[diagnostic::do_not_recommend]
         impl Index for $T {
             fn to_index(self) -> Option<usize> {
                 usize::try_from(self).ok()
@@ -83,12 +88,14 @@ macro_rules! indices {
 }
 indices!(u8, u32, i32, i64);
 
+#[diagnostic::do_not_recommend]
 impl Index for usize {
     fn to_index(self) -> Option<usize> {
         Some(self)
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Float for f32 {
     type Wide = f32;
     fn wide(self) -> f32 {
@@ -109,6 +116,7 @@ impl Float for f32 {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Float for f64 {
     type Wide = f64;
     fn wide(self) -> f64 {

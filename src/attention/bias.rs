@@ -38,6 +38,7 @@ pub struct NoKeyBias;
 
 macro_rules! attention_bias {
     ($($T:ty: $Query:ty, $Key:ty, $Value:ty, $Out:ty;)+) => { $(
+        #[diagnostic::do_not_recommend]
         impl AttentionBias for $T {
             type Query = $Query;
             type Key = $Key;

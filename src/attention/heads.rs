@@ -1,7 +1,7 @@
 //! Which key/value heads can serve which query heads.
 
 use crate::axis::{Axis, Heads, KvHeads};
-use crate::size::{DivisibleBy, Static};
+use crate::size::{DivisibleBy, Size, Static};
 
 /// The key/value heads of attention with these query heads: the same `Heads<H>`, or fewer
 /// `KvHeads<G>`, where G divides H and query head h reads key/value head h / (H/G).
@@ -15,10 +15,10 @@ use crate::size::{DivisibleBy, Static};
     message = "{Self} cannot serve as key/value heads of {Queries}",
     label = "either the same heads, or `KvHeads<G>` where G divides the heads evenly"
 )]
-pub trait KvOf<Queries>: Axis + Default {}
+pub trait KvOf<Queries>: Axis {}
 
 #[diagnostic::do_not_recommend]
-impl<H: Static> KvOf<Heads<H>> for Heads<H> {}
+impl<H: Size> KvOf<Heads<H>> for Heads<H> {}
 
 #[diagnostic::do_not_recommend]
 impl<H: DivisibleBy<G>, G: Static> KvOf<Heads<H>> for KvHeads<G> {}

@@ -11,5 +11,5 @@ pub use bias::{AttentionBias, NoKeyBias, QkvBias};
 pub use explain::{Explanation, Step};
 pub use heads::KvOf;
 pub use mask::{And, Causal, CausalFromStart, Mask, MaskFor, MaskParts, NoMask, Prefix, ScoreBias};
-pub use multi_head::MultiHeadAttention;
+pub use multi_head::{MultiHeadAttention, SelfWidths};
 pub use scaled::{Attention, scaled_dot_product_attention};

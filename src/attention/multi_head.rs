@@ -62,11 +62,25 @@ pub struct MultiHeadAttention<M, H, KM = M, VM = KM, B: AttentionBias = Bias, E 
     packing: Packing<E>,
 }
 
+#[diagnostic::do_not_recommend]
 impl<M: Size, H, KM: Size, VM: Size, B: AttentionBias, E: Float> Module
     for MultiHeadAttention<M, H, KM, VM, B, E>
 {
     parameters!(q as "q_proj", k as "k_proj", v as "v_proj", out as "out_proj");
 }
+
+/// Keys and values are projected from the model width `M`, as self attention needs it.
+///
+/// # Compile errors
+/// `self_attention_must_have_one_width`: "self attention over C<4> has no keys and values of (C<6>, C<6>)".
+#[diagnostic::on_unimplemented(
+    message = "self attention over {M} has no keys and values of {Self}",
+    label = "the widths of keys and values must be the model width; `cross` takes others"
+)]
+pub trait SelfWidths<M> {}
+
+#[diagnostic::do_not_recommend]
+impl<M> SelfWidths<M> for (M, M) {}
 
 /// An output, and the attention weights of each head.
 type WithWeights<B, H, Q, K, M, E> =
@@ -138,11 +152,7 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         let [z, q, k] = [batch.size().get(), query.size().get(), key.size().get()];
         Explanation::of_multi_head([z, q, k], [M::N, H::N, KM::N, VM::N], size_of::<E>())
     }
-}
 
-impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
-    MultiHeadAttention<M, H, KM, VM, B, E>
-{
     /// Cross attention: queries from `x`, keys from `key`, values from `value`.
     ///
     /// # Compile errors
@@ -154,7 +164,13 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
         value: &Tensor<(Batch<Z>, Seq<K>, Model<VM>), E>,
         mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<Q>, Key<K>), E>,
         mode: &mut impl Mode,
-    ) -> Tensor<(Batch<Z>, Seq<Q>, Model<M>), E> {
+    ) -> Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>
+    where
+        M: Static,
+        H: Static,
+        KM: Static,
+        VM: Static,
+    {
         let [q, k, v] = self.project(x, key, value, mode);
         let mask = MaskParts::of(&mask, scores(&q, &k));
         self.project_out(x, Attention::new().run(&q, &k, &v, &mask), mode)
@@ -168,7 +184,13 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
         value: &Tensor<(Batch<Z>, Seq<K>, Model<VM>), E>,
         mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<Q>, Key<K>), E>,
         mode: &mut impl Mode,
-    ) -> WithWeights<Z, H, Q, K, M, E> {
+    ) -> WithWeights<Z, H, Q, K, M, E>
+    where
+        M: Static,
+        H: Static,
+        KM: Static,
+        VM: Static,
+    {
         let [q, k, v] = self.project(x, key, value, mode);
         let mask = MaskParts::of(&mask, scores(&q, &k));
         let (y, weights) = Attention::new().run_with_weights(&q, &k, &v, &mask);
@@ -176,6 +198,54 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
         (self.project_out(x, y, mode), Tensor::typed(shape, weights))
     }
 
+    /// Self attention: queries, keys and values from `x`, in one matrix product.
+    ///
+    /// # Compile errors
+    /// `attention_must_fit_the_width`, `swapped_axes_of_equal_size`.
+    pub fn forward<Z: Size, S: Size>(
+        &self,
+        x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
+        mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<S>, Key<S>), E>,
+        mode: &mut impl Mode,
+    ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E>
+    where
+        M: Static,
+        H: Static,
+        KM: Static,
+        VM: Static,
+        (KM, VM): SelfWidths<M>,
+    {
+        let [q, k, v] = self.project_fused(x.any(), mode);
+        let mask = MaskParts::of(&mask, scores(&q, &k));
+        self.project_out(x, Attention::new().run(&q, &k, &v, &mask), mode)
+    }
+
+    /// As [`forward`](Self::forward), with the attention weights of each head.
+    pub fn forward_with_weights<Z: Size, S: Size>(
+        &self,
+        x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
+        mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<S>, Key<S>), E>,
+        mode: &mut impl Mode,
+    ) -> WithWeights<Z, H, S, S, M, E>
+    where
+        M: Static,
+        H: Static,
+        KM: Static,
+        VM: Static,
+        (KM, VM): SelfWidths<M>,
+    {
+        let [q, k, v] = self.project_fused(x.any(), mode);
+        let mask = MaskParts::of(&mask, scores(&q, &k));
+        let (y, weights) = Attention::new().run_with_weights(&q, &k, &v, &mask);
+        let (batch, Seq(size), _) = x.shape();
+        let shape = (batch, Heads(H::default()), Query(size), Key(size));
+        (self.project_out(x, y, mode), Tensor::typed(shape, weights))
+    }
+}
+
+impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
+    MultiHeadAttention<M, H, KM, VM, B, E>
+{
     /// Queries, keys and values by head.
     fn project<Z: Size, Q: Size, K: Size>(
         &self,
@@ -199,43 +269,12 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
         let merged = Tensor::typed(x.shape(), y.permuted(&[0, 2, 1, 3]).merged(2));
         self.out.forward(&merged, mode)
     }
-}
 
-impl<M: Static, H: Static, B: AttentionBias, E: Float> MultiHeadAttention<M, H, M, M, B, E> {
-    /// Self attention: queries, keys and values from `x`, in one matrix product.
-    ///
-    /// # Compile errors
-    /// `attention_must_fit_the_width`, `swapped_axes_of_equal_size`.
-    pub fn forward<Z: Size, S: Size>(
-        &self,
-        x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
-        mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<S>, Key<S>), E>,
-        mode: &mut impl Mode,
-    ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E> {
-        let [q, k, v] = self.project_fused(x.any(), mode);
-        let mask = MaskParts::of(&mask, scores(&q, &k));
-        self.project_out(x, Attention::new().run(&q, &k, &v, &mask), mode)
-    }
-
-    /// As [`forward`](Self::forward), with the attention weights of each head.
-    pub fn forward_with_weights<Z: Size, S: Size>(
-        &self,
-        x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
-        mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<S>, Key<S>), E>,
-        mode: &mut impl Mode,
-    ) -> WithWeights<Z, H, S, S, M, E> {
-        let [q, k, v] = self.project_fused(x.any(), mode);
-        let mask = MaskParts::of(&mask, scores(&q, &k));
-        let (y, weights) = Attention::new().run_with_weights(&q, &k, &v, &mask);
-        let (batch, Seq(size), _) = x.shape();
-        let shape = (batch, Heads(H::default()), Query(size), Key(size));
-        (self.project_out(x, y, mode), Tensor::typed(shape, weights))
-    }
-
-    /// x · (W_Q | W_K | W_V) as one product, seen as queries, keys and values by head.
+    /// x · (W_Q | W_K | W_V) as one product, seen as queries, keys and values by head. For KM = VM = M.
     fn project_fused(&self, x: &AnyTensor<E>, mode: &mut impl Mode) -> [AnyTensor<E>; 3] {
-        let weights = [&self.q.weight, &self.k.weight, &self.v.weight].map(|w| mode.read(w));
-        let packed = self.packing.of(&weights.each_ref().map(Tensor::any));
+        let q = mode.read(&self.q.weight);
+        let (k, v) = (mode.read(&self.k.weight), mode.read(&self.v.weight));
+        let packed = self.packing.of(&[q.any(), k.any(), v.any()]);
         let biases = [
             <B::Query as BiasKind>::get(&self.q.bias).map(|bias| mode.read(bias)),
             <B::Key as BiasKind>::get(&self.k.bias).map(|bias| mode.read(bias)),

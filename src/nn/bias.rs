@@ -37,6 +37,7 @@ pub struct NoBias;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Absent;
 
+#[diagnostic::do_not_recommend]
 impl BiasKind for Bias {
     type Of<T> = T;
     fn make<T>(make: impl FnOnce() -> T) -> T {
@@ -50,6 +51,7 @@ impl BiasKind for Bias {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl BiasKind for NoBias {
     type Of<T> = Absent;
     fn make<T>(_: impl FnOnce() -> T) -> Absent {

@@ -5,7 +5,7 @@ use crate::axis::Axis;
 use crate::element::{Float, Index};
 use crate::error::{Error, Result};
 use crate::parameters;
-use crate::shape::{Appends, Shape};
+use crate::shape::{Appends, FixedSizes, Shape};
 use crate::tensor::{Generator, Tensor};
 
 /// A vector for each entry of a vocabulary: row t of the table for token t.
@@ -44,8 +44,7 @@ impl<V: Axis, M: Axis, E: Float> Embedding<V, M, E> {
     /// An embedding of zeros, to be loaded.
     pub fn zeros() -> Self
     where
-        V: Default,
-        M: Default,
+        (V, M): FixedSizes,
     {
         Self::new(Tensor::zeros())
     }
@@ -53,8 +52,7 @@ impl<V: Axis, M: Axis, E: Float> Embedding<V, M, E> {
     /// Vectors drawn from the normal distribution of mean 0 and this standard deviation.
     pub fn normal(deviation: f64, generator: &mut Generator) -> Self
     where
-        V: Default,
-        M: Default,
+        (V, M): FixedSizes,
     {
         Self::new(Tensor::normal(0.0, deviation, generator))
     }
@@ -99,6 +97,7 @@ impl<V: Axis, M: Axis, E: Float> Embedding<V, M, E> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<V: Axis, M: Axis, E: Float> Module for Embedding<V, M, E> {
     parameters!(weight);
 }

@@ -81,17 +81,28 @@ pub struct EncoderLayer<M: Size, H, F, B: AttentionBias = Bias, E = f32> {
     pub dropout: Dropout,
 }
 
-impl<M: DivisibleBy<H>, H: Static, F: Static, B: AttentionBias, E: Float>
-    EncoderLayer<M, H, F, B, E>
-{
+impl<M: Size, H, F, B: AttentionBias, E: Float> EncoderLayer<M, H, F, B, E> {
     /// A layer of zeros, to be loaded.
-    pub fn zeros(config: EncoderConfig) -> Self {
+    ///
+    /// # Compile errors
+    /// `heads_of_an_encoder_layer_must_divide_the_width`.
+    pub fn zeros(config: EncoderConfig) -> Self
+    where
+        M: DivisibleBy<H>,
+        H: Static,
+        F: Static,
+    {
         let feed_forward = FeedForward::zeros(config.activation);
         Self::of(config, MultiHeadAttention::zeros(), feed_forward)
     }
 
     /// A layer with weights drawn by Xavier's rule.
-    pub fn xavier(config: EncoderConfig, generator: &mut Generator) -> Self {
+    pub fn xavier(config: EncoderConfig, generator: &mut Generator) -> Self
+    where
+        M: DivisibleBy<H>,
+        H: Static,
+        F: Static,
+    {
         let attention = MultiHeadAttention::xavier(generator);
         Self::of(config, attention, FeedForward::xavier(config.activation, generator))
     }
@@ -100,7 +111,10 @@ impl<M: DivisibleBy<H>, H: Static, F: Static, B: AttentionBias, E: Float>
         config: EncoderConfig,
         attention: MultiHeadAttention<M, H, M, M, B, E>,
         feed_forward: FeedForward<M, F, B::Out, E>,
-    ) -> Self {
+    ) -> Self
+    where
+        M: Static,
+    {
         EncoderLayer {
             attention,
             attention_norm: LayerNorm::new(config.epsilon),
@@ -110,16 +124,19 @@ impl<M: DivisibleBy<H>, H: Static, F: Static, B: AttentionBias, E: Float>
             dropout: config.dropout,
         }
     }
-}
 
-impl<M: Static, H: Static, F: Static, B: AttentionBias, E: Float> EncoderLayer<M, H, F, B, E> {
     /// The layer's output.
     pub fn forward<Z: Size, S: Size>(
         &self,
         x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
         mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<S>, Key<S>), E>,
         mode: &mut impl Mode,
-    ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E> {
+    ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E>
+    where
+        M: Static,
+        H: Static,
+        F: Static,
+    {
         self.around(x, mode, |x, mode| (self.attention.forward(x, mask, mode), ())).0
     }
 
@@ -131,6 +148,10 @@ impl<M: Static, H: Static, F: Static, B: AttentionBias, E: Float> EncoderLayer<M
         mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<S>, Key<S>), E>,
         mode: &mut impl Mode,
     ) -> (Tensor<(Batch<Z>, Seq<S>, Model<M>), E>, Tensor<(Batch<Z>, Heads<H>, Query<S>, Key<S>), E>)
+    where
+        M: Static,
+        H: Static,
+        F: Static,
     {
         self.around(x, mode, |x, mode| self.attention.forward_with_weights(x, mask, mode))
     }
@@ -145,7 +166,12 @@ impl<M: Static, H: Static, F: Static, B: AttentionBias, E: Float> EncoderLayer<M
             &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
             &mut Mo,
         ) -> (Tensor<(Batch<Z>, Seq<S>, Model<M>), E>, W),
-    ) -> (Tensor<(Batch<Z>, Seq<S>, Model<M>), E>, W) {
+    ) -> (Tensor<(Batch<Z>, Seq<S>, Model<M>), E>, W)
+    where
+        M: Static,
+        H: Static,
+        F: Static,
+    {
         match self.norm {
             NormPlacement::Post => {
                 let (y, rest) = attend(x, mode);
@@ -164,6 +190,7 @@ impl<M: Static, H: Static, F: Static, B: AttentionBias, E: Float> EncoderLayer<M
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<M: Size, H, F: Size, B: AttentionBias, E: Float> Module for EncoderLayer<M, H, F, B, E> {
     parameters!(attention, attention_norm, feed_forward, feed_forward_norm);
 }
@@ -191,7 +218,7 @@ pub struct Encoder<M: Size, H, F, B: AttentionBias = Bias, E = f32> {
     pub norm: Option<LayerNorm<Model<M>, E>>,
 }
 
-impl<M: Static, H: Static, F: Static, B: AttentionBias, E: Float> Encoder<M, H, F, B, E> {
+impl<M: Size, H, F, B: AttentionBias, E: Float> Encoder<M, H, F, B, E> {
     /// These layers, one after the other.
     pub fn new(layers: Vec<EncoderLayer<M, H, F, B, E>>) -> Self {
         Encoder { layers, repeats: 1, norm: None }
@@ -229,7 +256,12 @@ impl<M: Static, H: Static, F: Static, B: AttentionBias, E: Float> Encoder<M, H, 
         x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
         mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<S>, Key<S>), E>,
         mode: &mut impl Mode,
-    ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E> {
+    ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E>
+    where
+        M: Static,
+        H: Static,
+        F: Static,
+    {
         let mut x = x.clone();
         for layer in self.iter() {
             x = layer.forward(&x, &mask, mode);
@@ -241,6 +273,7 @@ impl<M: Static, H: Static, F: Static, B: AttentionBias, E: Float> Encoder<M, H, 
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<M: Size, H, F: Size, B: AttentionBias, E: Float> Module for Encoder<M, H, F, B, E> {
     parameters!(layers, norm);
 }

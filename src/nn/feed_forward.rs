@@ -69,6 +69,7 @@ impl<M: Size, F: Size, B: BiasKind, E: Float> FeedForward<M, F, B, E> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<M: Size, F: Size, B: BiasKind, E: Float> Module for FeedForward<M, F, B, E> {
     parameters!(up, down);
 }

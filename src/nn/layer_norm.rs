@@ -4,7 +4,7 @@ use super::{Field, Mode, Module, Parameter, Visitor, VisitorMut};
 use crate::axis::Axis;
 use crate::element::Float;
 use crate::kernel::norm::layer_norm;
-use crate::shape::{EndsWith, Shape, for_each_rank};
+use crate::shape::{EndsWith, FixedSizes, Shape, for_each_rank};
 use crate::tensor::{AnyTensor, Tensor};
 
 /// What a norm runs over: one axis, `Model<M>`, or a tuple of the last axes, `(Seq<S>, Model<M>)`.
@@ -17,12 +17,14 @@ pub trait Trailing {
     type Shape: Shape;
 }
 
+#[diagnostic::do_not_recommend]
 impl<A: Axis> Trailing for A {
     type Shape = (A,);
 }
 
 macro_rules! trailing {
     (($($A:ident $i:tt),*)) => {
+        #[diagnostic::do_not_recommend]
         impl<$($A: Axis),*> Trailing for ($($A,)*) {
             type Shape = Self;
         }
@@ -68,9 +70,9 @@ impl<A: Trailing, E: Float> LayerNorm<A, E> {
     /// A norm of weight 1 and bias 0. `epsilon` has no default: a model's own is part of it.
     pub fn new(epsilon: f64) -> Self
     where
-        A::Shape: Default,
+        A::Shape: FixedSizes,
     {
-        Self::new_in(A::Shape::default(), epsilon)
+        Self::new_in(A::Shape::fixed(), epsilon)
     }
 
     /// A norm of weight 1 and bias 0 for axes of any kind of size.
@@ -100,6 +102,7 @@ impl<A: Trailing, E: Float> LayerNorm<A, E> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<A: Trailing, E: Float> Module for LayerNorm<A, E> {
     fn visit<'a>(&'a self, visitor: &mut dyn Visitor<'a>) {
         self.weight.visit_as("weight", visitor);

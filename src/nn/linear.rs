@@ -7,7 +7,7 @@ use crate::axis::Axis;
 use crate::element::Float;
 use crate::kernel::gemm::PackedB;
 use crate::kernel::linear::linear_packed;
-use crate::shape::EndsWith;
+use crate::shape::{EndsWith, FixedSizes};
 use crate::size::Size;
 use crate::tensor::{AnyTensor, Generator, Tensor};
 
@@ -47,10 +47,10 @@ impl<I: Axis, O: Axis, B: BiasKind, E: Float> Linear<I, O, B, E> {
     /// A layer of zeros, to be loaded.
     pub fn zeros() -> Self
     where
-        I: Default,
-        O: Default,
+        I: FixedSizes,
+        O: FixedSizes,
     {
-        Self::zeros_in(I::default(), O::default())
+        Self::zeros_in(I::fixed(), O::fixed())
     }
 
     /// A layer of zeros for axes of any kind of size.
@@ -65,10 +65,10 @@ impl<I: Axis, O: Axis, B: BiasKind, E: Float> Linear<I, O, B, E> {
     /// networks", 2010, equation 16.
     pub fn xavier(generator: &mut Generator) -> Self
     where
-        I: Default,
-        O: Default,
+        I: FixedSizes,
+        O: FixedSizes,
     {
-        let (input, output) = (I::default(), O::default());
+        let (input, output) = (I::fixed(), O::fixed());
         let fans = input.size().get().saturating_add(output.size().get()).max(1);
         #[allow(clippy::cast_precision_loss, reason = "a bound needs no more than 53 bits")]
         let bound = (6.0 / fans as f64).sqrt();
@@ -133,6 +133,7 @@ pub(crate) fn apply<E: Float>(
     AnyTensor::from_packed(&dims, out)
 }
 
+#[diagnostic::do_not_recommend]
 impl<I: Axis, O: Axis, B: BiasKind, E: Float> Module for Linear<I, O, B, E> {
     fn visit<'a>(&'a self, visitor: &mut dyn Visitor<'a>) {
         visitor.parameter("weight", &self.weight);

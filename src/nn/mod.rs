@@ -23,7 +23,8 @@ pub(crate) use linear::apply;
 pub use mode::{Infer, Mode, Train};
 pub(crate) use module::fmt_module;
 pub use module::{
-    Field, Module, Visitor, VisitorMut, count_parameters, parameters, parameters_mut,
+    Field, FieldMut, Module, OrNothing, Visitor, VisitorMut, count_parameters, parameters,
+    parameters_mut,
 };
 pub(crate) use packing::Packing;
 pub use parameter::{AnyParameter, Parameter, ParameterId};

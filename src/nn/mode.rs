@@ -49,6 +49,7 @@ impl Train {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Mode for Infer {
     const TRAINING: bool = false;
     fn read<S: Shape, E: Float>(&mut self, parameter: &Parameter<S, E>) -> Tensor<S, E> {
@@ -59,6 +60,7 @@ impl Mode for Infer {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Mode for Train {
     const TRAINING: bool = true;
     fn read<S: Shape, E: Float>(&mut self, parameter: &Parameter<S, E>) -> Tensor<S, E> {

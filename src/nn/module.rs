@@ -142,19 +142,44 @@ impl<F: Field> Field for Option<F> {
 macro_rules! parameters {
     ($($field:ident $(as $name:literal)?),* $(,)?) => {
         fn visit<'a>(&'a self, visitor: &mut dyn $crate::Visitor<'a>) {
-            $( $crate::Field::visit_as(&self.$field, $crate::parameters!(@ $field $($name)?), visitor); )*
-        }
-        fn visit_mut<'a>(&'a mut self, visitor: &mut dyn $crate::VisitorMut<'a>) {
-            $( $crate::Field::visit_mut_as(
-                &mut self.$field,
+            $( $crate::Field::visit_as(
+                &(*self).$field,
                 $crate::parameters!(@ $field $($name)?),
                 visitor,
             ); )*
+        }
+        // `(*self)` and `FieldMut`: what is wrong with a field is wrong in both methods, and said once.
+        fn visit_mut<'a>(&'a mut self, visitor: &mut dyn $crate::VisitorMut<'a>) {
+            #[allow(unused_imports)]
+            use $crate::OrNothing as _;
+            $( $crate::FieldMut(&mut (*self).$field)
+                .visit_as($crate::parameters!(@ $field $($name)?), visitor); )*
         }
     };
     (@ $field:ident) => { stringify!($field) };
     (@ $field:ident $name:literal) => { $name };
 }
+
+/// A field as [`parameters!`](crate::parameters) changes it.
+#[doc(hidden)]
+pub struct FieldMut<'a, F>(pub &'a mut F);
+
+impl<'a, F: Field> FieldMut<'a, F> {
+    /// Shows its parameters to the visitor, under `name`, to be changed.
+    pub fn visit_as(self, name: &str, visitor: &mut dyn VisitorMut<'a>) {
+        self.0.visit_mut_as(name, visitor);
+    }
+}
+
+/// What [`FieldMut`] does with a type that is no [`Field`]: nothing. It is never run, because such a
+/// field does not compile in [`Module::visit`], and this way does so once.
+#[doc(hidden)]
+pub trait OrNothing<'a>: Sized {
+    /// Does nothing.
+    fn visit_as(self, _name: &str, _visitor: &mut dyn VisitorMut<'a>) {}
+}
+
+impl<'a, F> OrNothing<'a> for FieldMut<'a, F> {}
 
 /// Collects parameters under their full names, each identity once.
 struct Named<P> {

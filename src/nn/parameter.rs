@@ -3,7 +3,7 @@
 use crate::axis::Axis;
 use crate::element::Float;
 use crate::error::{Error, Result};
-use crate::shape::{Dims, Shape};
+use crate::shape::{Dims, FixedSizes, Shape};
 use crate::tensor::{AnyTensor, FloatTensor, Tensor, shape_text};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -39,7 +39,7 @@ impl<S: Shape, E: Float> Parameter<S, E> {
     /// A parameter of zeros; for shapes whose sizes are all static.
     pub fn zeros() -> Self
     where
-        S: Default,
+        S: FixedSizes,
     {
         Self::new(Tensor::zeros())
     }

@@ -34,31 +34,14 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     }
 }
 
-macro_rules! arithmetic {
-    ($($(#[$doc:meta])* $name:ident $scalar:ident $verb:literal $operator:tt;)+) => {
-        impl<S: Shape, E: Float> Tensor<S, E> { $(
-            $(#[$doc])*
-            ///
-            /// # Shapes
-            /// `right` has some of this tensor's axes, with the same names, sizes and order; the
-            /// axes that it lacks repeat. The result has this tensor's shape.
-            pub fn $name<R, How: Marker>(&self, right: &Tensor<R, E>) -> Self
-            where
-                R: BroadcastsTo<S, How>,
-            {
-                self.zipped(right, |a, b| E::narrow(a.wide() $operator b.wide()))
-            }
-
-            #[doc = concat!($verb, " one number.")]
-            pub fn $scalar(&self, number: f64) -> Self {
-                let number = E::from_f64(number).wide();
-                self.map(move |value| E::narrow(value.wide() $operator number))
-            }
-        )+ }
-    };
-}
-arithmetic! {
+// Written out, not made by a macro: a compile error quotes the method, and would quote all of the
+// macro's call.
+impl<S: Shape, E: Float> Tensor<S, E> {
     /// Adds, element by element.
+    ///
+    /// # Shapes
+    /// `right` has some of this tensor's axes, with the same names, sizes and order; the axes that it
+    /// lacks repeat. The result has this tensor's shape.
     ///
     /// # Compile errors
     /// `bias_must_broadcast_by_name`.
@@ -71,13 +54,72 @@ arithmetic! {
     /// let each = Tensor::<(Batch<C<2>>,)>::from([10.0, 20.0]);
     /// assert_eq!(x.add(&each).to_vec(), [11.0, 12.0, 23.0, 24.0]);
     /// ```
-    add add_scalar "Adds" +;
+    pub fn add<R, How: Marker>(&self, right: &Tensor<R, E>) -> Self
+    where
+        R: BroadcastsTo<S, How>,
+    {
+        self.zipped(right, |a, b| E::narrow(a.wide() + b.wide()))
+    }
+
     /// Subtracts, element by element.
-    sub sub_scalar "Subtracts" -;
+    ///
+    /// # Shapes
+    /// `right` has some of this tensor's axes, with the same names, sizes and order; the axes that it
+    /// lacks repeat. The result has this tensor's shape.
+    pub fn sub<R, How: Marker>(&self, right: &Tensor<R, E>) -> Self
+    where
+        R: BroadcastsTo<S, How>,
+    {
+        self.zipped(right, |a, b| E::narrow(a.wide() - b.wide()))
+    }
+
     /// Multiplies, element by element.
-    mul mul_scalar "Multiplies by" *;
+    ///
+    /// # Shapes
+    /// `right` has some of this tensor's axes, with the same names, sizes and order; the axes that it
+    /// lacks repeat. The result has this tensor's shape.
+    pub fn mul<R, How: Marker>(&self, right: &Tensor<R, E>) -> Self
+    where
+        R: BroadcastsTo<S, How>,
+    {
+        self.zipped(right, |a, b| E::narrow(a.wide() * b.wide()))
+    }
+
     /// Divides, element by element.
-    div div_scalar "Divides by" /;
+    ///
+    /// # Shapes
+    /// `right` has some of this tensor's axes, with the same names, sizes and order; the axes that it
+    /// lacks repeat. The result has this tensor's shape.
+    pub fn div<R, How: Marker>(&self, right: &Tensor<R, E>) -> Self
+    where
+        R: BroadcastsTo<S, How>,
+    {
+        self.zipped(right, |a, b| E::narrow(a.wide() / b.wide()))
+    }
+
+    /// Adds one number.
+    pub fn add_scalar(&self, number: f64) -> Self {
+        let number = E::from_f64(number).wide();
+        self.map(move |value| E::narrow(value.wide() + number))
+    }
+
+    /// Subtracts one number.
+    pub fn sub_scalar(&self, number: f64) -> Self {
+        let number = E::from_f64(number).wide();
+        self.map(move |value| E::narrow(value.wide() - number))
+    }
+
+    /// Multiplies by one number.
+    pub fn mul_scalar(&self, number: f64) -> Self {
+        let number = E::from_f64(number).wide();
+        self.map(move |value| E::narrow(value.wide() * number))
+    }
+
+    /// Divides by one number.
+    pub fn div_scalar(&self, number: f64) -> Self {
+        let number = E::from_f64(number).wide();
+        self.map(move |value| E::narrow(value.wide() / number))
+    }
 }
 
 impl<S: Shape, E: Float> Tensor<S, E> {

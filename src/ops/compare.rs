@@ -5,31 +5,48 @@ use crate::error::{Error, Result};
 use crate::shape::{BroadcastsTo, Marker, Shape};
 use crate::tensor::Tensor;
 
-macro_rules! comparisons {
-    ($($(#[$doc:meta])* $name:ident $operator:tt;)+) => {
-        impl<S: Shape, E: Element> Tensor<S, E> { $(
-            $(#[$doc])*
-            /// The right side broadcasts by name.
-            pub fn $name<R, How: Marker>(&self, right: &Tensor<R, E>) -> Tensor<S, bool>
-            where
-                R: BroadcastsTo<S, How>,
-            {
-                self.zipped(right, |a, b| a $operator b)
-            }
-        )+ }
-    };
-}
-comparisons! {
-    /// Where both are equal. NaN equals nothing.
-    equal ==;
-    /// Where this tensor is less.
-    less <;
-    /// Where this tensor is less or equal.
-    less_equal <=;
-    /// Where this tensor is greater.
-    greater >;
-    /// Where this tensor is greater or equal.
-    greater_equal >=;
+// Written out, not made by a macro: a compile error quotes the method, and would quote all of the
+// macro's call.
+impl<S: Shape, E: Element> Tensor<S, E> {
+    /// Where both are equal. NaN equals nothing. The right side broadcasts by name.
+    pub fn equal<R, How: Marker>(&self, right: &Tensor<R, E>) -> Tensor<S, bool>
+    where
+        R: BroadcastsTo<S, How>,
+    {
+        self.zipped(right, |a, b| a == b)
+    }
+
+    /// Where this tensor is less. The right side broadcasts by name.
+    pub fn less<R, How: Marker>(&self, right: &Tensor<R, E>) -> Tensor<S, bool>
+    where
+        R: BroadcastsTo<S, How>,
+    {
+        self.zipped(right, |a, b| a < b)
+    }
+
+    /// Where this tensor is less or equal. The right side broadcasts by name.
+    pub fn less_equal<R, How: Marker>(&self, right: &Tensor<R, E>) -> Tensor<S, bool>
+    where
+        R: BroadcastsTo<S, How>,
+    {
+        self.zipped(right, |a, b| a <= b)
+    }
+
+    /// Where this tensor is greater. The right side broadcasts by name.
+    pub fn greater<R, How: Marker>(&self, right: &Tensor<R, E>) -> Tensor<S, bool>
+    where
+        R: BroadcastsTo<S, How>,
+    {
+        self.zipped(right, |a, b| a > b)
+    }
+
+    /// Where this tensor is greater or equal. The right side broadcasts by name.
+    pub fn greater_equal<R, How: Marker>(&self, right: &Tensor<R, E>) -> Tensor<S, bool>
+    where
+        R: BroadcastsTo<S, How>,
+    {
+        self.zipped(right, |a, b| a >= b)
+    }
 }
 
 impl<S: Shape> Tensor<S, bool> {

@@ -4,7 +4,7 @@ use crate::axis::Axis;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::kernel::index;
-use crate::shape::{HasAxis, Marker, Prepends, Shape};
+use crate::shape::{HasAxis, Marker, Prepends, SameAxes, Shape};
 use crate::size::{C, Plus, Size};
 use crate::tensor::{AnyTensor, Tensor};
 
@@ -16,7 +16,8 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// a run-time size among them, a symbolic sum.
     ///
     /// # Compile errors
-    /// `concat_must_agree_on_the_other_axes`: "expected `8`, found `9`".
+    /// `concat_must_agree_on_the_other_axes`: "(…, Model<C<9>>) cannot be joined to (…,
+    /// Model<C<8>>)".
     ///
     /// # Examples
     /// ```
@@ -36,7 +37,8 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     where
         A: Axis<Size = N1>,
         S: HasAxis<A, I>,
-        T: HasAxis<A::With<N2>, I, Without = S::Without>,
+        T: HasAxis<A::With<N2>, I>,
+        T::Without: SameAxes<S::Without>,
     {
         let (mine, others) = (self.shape().axis().size(), other.shape().axis().size());
         let sum = mine.try_plus(others).unwrap_or_else(|error| {

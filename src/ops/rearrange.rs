@@ -4,8 +4,8 @@ use crate::axis::{Axis, Flat, Folded};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::kernel::layout::checked_count;
-use crate::shape::{Count, Expands, HasAxis, HasPair, Marker, PermutesTo, SameCount, Shape};
-use crate::size::{Size, Splits, Times, ToC};
+use crate::shape::{Expands, Flattens, HasAxis, HasPair, Marker, PermutesTo, SameCount, Shape};
+use crate::size::{Size, Splits, Static, Times};
 use crate::tensor::{AnyTensor, Tensor};
 
 impl<E: Element> AnyTensor<E> {
@@ -188,6 +188,9 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// All elements along one axis, in row-major order; for static sizes. Run-time sizes are folded
     /// ([`fold`](Self::fold)), or checked ([`try_reshape`](Self::try_reshape)).
     ///
+    /// # Compile errors
+    /// `flatten_must_be_of_static_sizes`.
+    ///
     /// # Examples
     /// ```
     /// use shapeproof::{Batch, Flat, Key, Query, Tensor, C};
@@ -196,9 +199,9 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// let flat: Tensor<(Flat<C<6>>,), i32> = x.transpose(Query, Key).flatten();
     /// assert_eq!(flat.to_vec(), [0, 3, 1, 4, 2, 5]);
     /// ```
-    pub fn flatten(&self) -> Tensor<(Flat<<S::N as ToC>::C>,), E>
+    pub fn flatten<N: Static>(&self) -> Tensor<(Flat<N>,), E>
     where
-        S: Count<N: ToC>,
+        S: Flattens<Size = N>,
     {
         Tensor::typed((Flat(Default::default()),), self.any().flattened())
     }

@@ -7,24 +7,13 @@ use crate::kernel::reduce;
 use crate::shape::{HasAxis, Marker, Shape};
 use crate::tensor::{AnyTensor, Tensor};
 
-macro_rules! reductions {
-    ($($(#[$doc:meta])* $name:ident;)+) => {
-        impl<S: Shape, E: Float> Tensor<S, E> { $(
-            $(#[$doc])*
-            ///
-            /// # Shapes
-            /// The result has this tensor's axes without the named one.
-            pub fn $name<A: Axis, N, I: Marker>(&self, _axis: fn(N) -> A) -> Tensor<S::Without, E>
-            where
-                S: HasAxis<A, I>,
-            {
-                self.reduced(reduce::$name(self.any().view(), S::AT))
-            }
-        )+ }
-    };
-}
-reductions! {
+// Written out, not made by a macro: a compile error quotes the method, and would quote all of the
+// macro's call.
+impl<S: Shape, E: Float> Tensor<S, E> {
     /// The sum along an axis; 0 along an empty one.
+    ///
+    /// # Shapes
+    /// The result has this tensor's axes without the named one.
     ///
     /// # Numerics
     /// Pairwise, in f32 for f32 and f64 for f64: the error grows with the logarithm of the length.
@@ -40,16 +29,57 @@ reductions! {
     /// assert_eq!(x.sum(Model).to_vec(), [6.0, 15.0]);
     /// assert_eq!(x.sum(Batch).to_vec(), [5.0, 7.0, 9.0]);
     /// ```
-    sum;
+    pub fn sum<A: Axis, N, I: Marker>(&self, _axis: fn(N) -> A) -> Tensor<S::Without, E>
+    where
+        S: HasAxis<A, I>,
+    {
+        self.reduced(reduce::sum(self.any().view(), S::AT))
+    }
+
     /// The mean along an axis; NaN along an empty one.
-    mean;
+    ///
+    /// # Shapes
+    /// The result has this tensor's axes without the named one.
+    pub fn mean<A: Axis, N, I: Marker>(&self, _axis: fn(N) -> A) -> Tensor<S::Without, E>
+    where
+        S: HasAxis<A, I>,
+    {
+        self.reduced(reduce::mean(self.any().view(), S::AT))
+    }
+
     /// The mean squared distance from the mean (the biased variance: divided by n, not n − 1); NaN
     /// along an empty axis.
-    variance;
+    ///
+    /// # Shapes
+    /// The result has this tensor's axes without the named one.
+    pub fn variance<A: Axis, N, I: Marker>(&self, _axis: fn(N) -> A) -> Tensor<S::Without, E>
+    where
+        S: HasAxis<A, I>,
+    {
+        self.reduced(reduce::variance(self.any().view(), S::AT))
+    }
+
     /// The largest element along an axis; NaN if one is, −∞ along an empty axis.
-    max;
+    ///
+    /// # Shapes
+    /// The result has this tensor's axes without the named one.
+    pub fn max<A: Axis, N, I: Marker>(&self, _axis: fn(N) -> A) -> Tensor<S::Without, E>
+    where
+        S: HasAxis<A, I>,
+    {
+        self.reduced(reduce::max(self.any().view(), S::AT))
+    }
+
     /// The smallest element along an axis; NaN if one is, ∞ along an empty axis.
-    min;
+    ///
+    /// # Shapes
+    /// The result has this tensor's axes without the named one.
+    pub fn min<A: Axis, N, I: Marker>(&self, _axis: fn(N) -> A) -> Tensor<S::Without, E>
+    where
+        S: HasAxis<A, I>,
+    {
+        self.reduced(reduce::min(self.any().view(), S::AT))
+    }
 }
 
 impl<S: Shape, E: Element> Tensor<S, E> {

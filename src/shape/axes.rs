@@ -58,6 +58,34 @@ pub trait HasPair<A, B, I: Marker>: Shape {
     fn pair(self) -> (A, B);
 }
 
+/// `Self` is the axis `A`.
+///
+/// `HasPair` asks this of the second axis in the place of naming it, so that the second axis is the
+/// one that the caller names: where rustc took it from the shape, it would say "expected fn pointer".
+/// [`Other`] keeps the question open until the caller has.
+#[doc(hidden)]
+pub trait Is<A> {
+    fn is(axis: A) -> Self;
+}
+
+#[diagnostic::do_not_recommend]
+impl<A> Is<A> for A {
+    fn is(axis: A) -> A {
+        axis
+    }
+}
+
+/// A second thing that could be `A`.
+#[doc(hidden)]
+pub struct Other<A>(A);
+
+#[diagnostic::do_not_recommend]
+impl<A> Is<A> for Other<A> {
+    fn is(axis: A) -> Other<A> {
+        Other(axis)
+    }
+}
+
 /// The shape has room for one more axis in front.
 #[diagnostic::on_unimplemented(
     message = "{Self} has no room for one more axis",
@@ -99,14 +127,14 @@ macro_rules! pair {
     ([$($T:ident)*] [$($P:ident $pi:tt)*] [$X:ident $i:tt]) => {};
     ([$($T:ident)*] [$($P:ident $pi:tt)*] [$X:ident $i:tt $Y:ident $j:tt $($R:ident $ri:tt)*]) => {
         #[diagnostic::do_not_recommend]
-        impl<$($T: Axis),*> HasPair<$X, $Y, At<$i>> for ($($T,)*) {
+        impl<$($T: Axis,)* Second: Is<$Y>> HasPair<$X, Second, At<$i>> for ($($T,)*) {
             const AT: usize = $i;
             type Merged<Z: Axis> = ($($P,)* Z, $($R,)*);
             fn merged<Z: Axis>(self, z: Z) -> Self::Merged<Z> {
                 ($(self.$pi,)* z, $(self.$ri,)*)
             }
-            fn pair(self) -> ($X, $Y) {
-                (self.$i, self.$j)
+            fn pair(self) -> ($X, Second) {
+                (self.$i, Second::is(self.$j))
             }
         }
     };

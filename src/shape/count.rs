@@ -2,7 +2,7 @@
 
 use super::Shape;
 use crate::axis::Axis;
-use crate::size::{Known, Un};
+use crate::size::{Known, Static, ToC, Un};
 use std::ops::Mul;
 use typenum::{Prod, U1};
 
@@ -14,6 +14,26 @@ use typenum::{Prod, U1};
 #[doc(hidden)]
 pub trait Count: Shape {
     type N;
+}
+
+/// The sizes multiply to `Size`, the size of the one axis that all elements can lie along.
+///
+/// # Compile errors
+/// `flatten_must_be_of_static_sizes`: "the number of elements of (…) cannot be computed at compile
+/// time".
+#[diagnostic::on_unimplemented(
+    message = "the number of elements of {Self} cannot be computed at compile time",
+    label = "a run-time size, or a number outside of the arithmetic",
+    note = "use `fold`, which takes sizes of any kind, or `try_reshape`, which counts at run time"
+)]
+pub trait Flattens: Shape {
+    /// The number of elements.
+    type Size: Static;
+}
+
+#[diagnostic::do_not_recommend]
+impl<S: Count<N: ToC>> Flattens for S {
+    type Size = <S::N as ToC>::C;
 }
 
 /// `Target` has the same number of elements, proven at compile time.

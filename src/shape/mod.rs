@@ -8,13 +8,15 @@ mod axes;
 mod broadcast;
 mod contract;
 mod count;
+mod fixed;
 mod permute;
 mod tail;
 
-pub use axes::{Expands, HasAxis, HasPair, Prepends};
+pub use axes::{Expands, HasAxis, HasPair, Is, Other, Prepends};
 pub use broadcast::BroadcastsTo;
 pub use contract::{Contracts, MatrixProduct};
-pub use count::{Count, SameCount};
+pub use count::{Count, Flattens, SameCount};
+pub use fixed::{FixedSizes, SameAxes, Scalar};
 pub use permute::{Path, PermutesTo};
 pub use tail::{Appends, EndsWith, NonScalar};
 
@@ -44,7 +46,7 @@ use sealed::Sealed;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a shape",
     label = "not a shape",
-    note = "a shape is a tuple of up to six axes, such as `(Batch<B>, Seq<S>, Model<M>)`; a shape of one axis has a comma: `(Model<M>,)`"
+    note = "a shape is a tuple of up to six axes, such as `(Batch<B>, Seq<S>, Model<M>)`; a shape of one axis has a comma: `(Model<M>,)`; the size of an axis is `C<N>` or comes from `dyn_size!`"
 )]
 pub trait Shape: Sealed + Copy + PartialEq + Debug + Send + Sync {
     /// The number of axes.
@@ -65,6 +67,10 @@ pub trait Shape: Sealed + Copy + PartialEq + Debug + Send + Sync {
 /// What makes impls of one relation distinct; found by inference, never written.
 ///
 /// It is closed: a marker of a user's own could add a false relation.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot prove a relation between shapes: the relations are this crate's own",
+    label = "a relation cannot be added"
+)]
 #[doc(hidden)]
 pub trait Marker: Sealed {}
 
@@ -72,12 +78,14 @@ pub trait Marker: Sealed {}
 #[doc(hidden)]
 pub struct Axes<const BITS: usize>;
 impl<const B: usize> Sealed for Axes<B> {}
+#[diagnostic::do_not_recommend]
 impl<const B: usize> Marker for Axes<B> {}
 
 /// Where the axis stands.
 #[doc(hidden)]
 pub struct At<const I: usize>;
 impl<const I: usize> Sealed for At<I> {}
+#[diagnostic::do_not_recommend]
 impl<const I: usize> Marker for At<I> {}
 
 /// Calls a macro with each rank's axes, numbered: `(A0 0, A1 1)`.
@@ -103,6 +111,7 @@ pub(crate) use for_each_rank;
 macro_rules! shape {
     (($($A:ident $i:tt),*)) => {
         impl<$($A: Axis),*> Sealed for ($($A,)*) {}
+        #[diagnostic::do_not_recommend]
         impl<$($A: Axis),*> Shape for ($($A,)*) {
             const RANK: usize = Self::NAMES.len();
             const NAMES: &'static [&'static str] = &[$($A::NAME),*];

@@ -24,12 +24,14 @@ pub trait PermutesTo<Target, How: Marker>: Shape {
 #[doc(hidden)]
 pub struct Path<I, Rest>(PhantomData<(I, Rest)>);
 impl<I: Marker, Rest: Marker> Sealed for Path<I, Rest> {}
+#[diagnostic::do_not_recommend]
 impl<I: Marker, Rest: Marker> Marker for Path<I, Rest> {}
 
 /// The end of a path.
 #[doc(hidden)]
 pub struct End;
 impl Sealed for End {}
+#[diagnostic::do_not_recommend]
 impl Marker for End {}
 
 #[diagnostic::do_not_recommend]

@@ -48,7 +48,8 @@ pub type Row<E, D> = GenericArray<E, <D as Known>::U>;
 /// `heads_must_divide_the_model_width`: "C<512> cannot be divided evenly by C<7>".
 #[diagnostic::on_unimplemented(
     message = "{Self} cannot be divided evenly by {H}",
-    label = "this size is not a multiple of that number"
+    label = "not a multiple, or a size that has no arithmetic",
+    note = "arithmetic covers 0 to 2048, the multiples of 64 up to 16384, and the powers of two up to 1048576"
 )]
 pub trait DivisibleBy<H>: Known {
     /// M / H.

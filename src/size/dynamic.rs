@@ -44,6 +44,7 @@ impl<Name> Debug for Dyn<'_, Name> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<Name> Size for Dyn<'_, Name> {
     fn get(self) -> usize {
         self.0
@@ -94,12 +95,14 @@ impl<A: Size, B: Size> Debug for Product<A, B> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<A: Size, B: Size> Size for Sum<A, B> {
     fn get(self) -> usize {
         self.total
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<A: Size, B: Size> Size for Product<A, B> {
     fn get(self) -> usize {
         self.total

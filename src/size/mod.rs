@@ -33,6 +33,14 @@ impl<const N: usize> Debug for C<N> {
     }
 }
 
+/// What closes [`Size`]: a step between it and the trait that cannot be reached, about which rustc
+/// would add a lecture on sealed traits.
+#[doc(hidden)]
+pub trait OneNumber: sealed::Sealed {}
+
+#[diagnostic::do_not_recommend]
+impl<S: sealed::Sealed> OneNumber for S {}
+
 mod sealed {
     #[diagnostic::on_unimplemented(
         message = "`{Self}` cannot become a size: the sizes are `C<N>` and those of `dyn_size!`",
@@ -40,9 +48,13 @@ mod sealed {
         note = "every proof rests on one type being one number, so the trait `Size` is closed"
     )]
     pub trait Sealed {}
+    #[diagnostic::do_not_recommend]
     impl<const N: usize> Sealed for super::C<N> {}
+    #[diagnostic::do_not_recommend]
     impl<Name> Sealed for super::Dyn<'_, Name> {}
+    #[diagnostic::do_not_recommend]
     impl<A: super::Size, B: super::Size> Sealed for super::Sum<A, B> {}
+    #[diagnostic::do_not_recommend]
     impl<A: super::Size, B: super::Size> Sealed for super::Product<A, B> {}
 }
 
@@ -55,7 +67,7 @@ mod sealed {
     label = "not a size",
     note = "write a compile-time size as `C<512>`; for a run-time size use `dyn_size!`"
 )]
-pub trait Size: sealed::Sealed + Copy + PartialEq + Debug + Send + Sync {
+pub trait Size: OneNumber + Copy + PartialEq + Debug + Send + Sync {
     /// The number.
     fn get(self) -> usize;
 }
@@ -74,12 +86,14 @@ pub trait Static: Size + Default + 'static {
     fn array<E>(make: impl FnMut(usize) -> E) -> Self::Array<E>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<const N: usize> Size for C<N> {
     fn get(self) -> usize {
         N
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<const N: usize> Static for C<N> {
     const N: usize = N;
     type Array<E> = [E; N];

@@ -4,17 +4,20 @@ use super::{AnyTensor, Tensor};
 use crate::axis::Axis;
 use crate::element::{Element, Float};
 use crate::error::Result;
-use crate::shape::Shape;
+use crate::shape::{FixedSizes, Shape};
 use crate::size::{C, Known};
 use generic_array::{ArrayLength, GenericArray};
 
-impl<S: Shape, E: Element> Tensor<S, E> {
+// The bounds stand on the functions: in the header, what is no shape would read as a function that is
+// missing.
+impl<S, E> Tensor<S, E> {
     /// Every element `value`; for shapes whose sizes are all static.
     pub fn full(value: E) -> Self
     where
-        S: Default,
+        S: Shape + FixedSizes,
+        E: Element,
     {
-        Self::full_in(S::default(), value)
+        Self::full_in(S::fixed(), value)
     }
 
     /// Every element `value`.
@@ -22,7 +25,11 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// # Panics
     /// Where there are more elements than the machine can count or hold, as `vec![…]` does. Sizes
     /// from outside are checked first by [`Shape::try_count`].
-    pub fn full_in(shape: S, value: E) -> Self {
+    pub fn full_in(shape: S, value: E) -> Self
+    where
+        S: Shape,
+        E: Element,
+    {
         let count = shape.try_count().unwrap_or_else(|error| panic!("{error}"));
         Self::typed(shape, AnyTensor::from_packed(&shape.dims(), vec![value; count]))
     }
@@ -30,7 +37,8 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// Every element 0 (`false` for booleans); for shapes whose sizes are all static.
     pub fn zeros() -> Self
     where
-        S: Default,
+        S: Shape + FixedSizes,
+        E: Element,
     {
         Self::full(E::default())
     }
@@ -39,7 +47,11 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     ///
     /// # Panics
     /// As [`full_in`](Self::full_in).
-    pub fn zeros_in(shape: S) -> Self {
+    pub fn zeros_in(shape: S) -> Self
+    where
+        S: Shape,
+        E: Element,
+    {
         Self::full_in(shape, E::default())
     }
 
@@ -54,16 +66,21 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// ```
     pub fn from_fn(make: impl FnMut(&[usize]) -> E) -> Self
     where
-        S: Default,
+        S: Shape + FixedSizes,
+        E: Element,
     {
-        Self::from_fn_in(S::default(), make)
+        Self::from_fn_in(S::fixed(), make)
     }
 
     /// Each element the value of `make` at its index, one number an axis.
     ///
     /// # Panics
     /// As [`full_in`](Self::full_in).
-    pub fn from_fn_in(shape: S, mut make: impl FnMut(&[usize]) -> E) -> Self {
+    pub fn from_fn_in(shape: S, mut make: impl FnMut(&[usize]) -> E) -> Self
+    where
+        S: Shape,
+        E: Element,
+    {
         let dims = shape.dims();
         let count = shape.try_count().unwrap_or_else(|error| panic!("{error}"));
         let mut index = dims;
@@ -86,16 +103,21 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     ///
     /// # Errors
     /// Where `data` has another number of elements.
-    pub fn try_from_vec(shape: S, data: Vec<E>) -> Result<Self> {
+    pub fn try_from_vec(shape: S, data: Vec<E>) -> Result<Self>
+    where
+        S: Shape,
+        E: Element,
+    {
         Ok(Self::typed(shape, AnyTensor::try_from_vec(&shape.dims(), data)?))
     }
 }
 
-impl<S: Shape, E: Float> Tensor<S, E> {
+impl<S, E> Tensor<S, E> {
     /// Every element 1; for shapes whose sizes are all static.
     pub fn ones() -> Self
     where
-        S: Default,
+        S: Shape + FixedSizes,
+        E: Float,
     {
         Self::full(E::from_f64(1.0))
     }
@@ -104,7 +126,11 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     ///
     /// # Panics
     /// As [`full_in`](Self::full_in).
-    pub fn ones_in(shape: S) -> Self {
+    pub fn ones_in(shape: S) -> Self
+    where
+        S: Shape,
+        E: Float,
+    {
         Self::full_in(shape, E::from_f64(1.0))
     }
 }

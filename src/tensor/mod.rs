@@ -14,7 +14,7 @@ pub use random::Generator;
 
 use crate::element::Element;
 use crate::kernel::layout::Layout;
-use crate::shape::Shape;
+use crate::shape::{Scalar, Shape};
 
 /// A tensor whose type names its axes and their sizes.
 ///
@@ -93,6 +93,25 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         self.any.try_at(index)
     }
 
+    /// The element of a tensor without axes.
+    ///
+    /// # Compile errors
+    /// `value_must_be_of_a_scalar`: "a tensor over (Key<C<3>>,) is not one number".
+    ///
+    /// # Examples
+    /// ```
+    /// use shapeproof::{Key, Tensor, C};
+    ///
+    /// let x = Tensor::<(Key<C<3>>,)>::from([1.0, 2.0, 6.0]);
+    /// assert_eq!(x.mean(Key).value(), 3.0);
+    /// ```
+    pub fn value(&self) -> E
+    where
+        S: Scalar,
+    {
+        self.any.first()
+    }
+
     /// The same elements seen through another layout; `shape` has the layout's sizes.
     pub(crate) fn viewed<T: Shape>(&self, shape: T, layout: Layout) -> Tensor<T, E> {
         Tensor::typed(shape, self.any.viewed(layout))
@@ -103,18 +122,6 @@ impl<E: Element> Tensor<(), E> {
     /// A tensor of one element and no axis.
     pub fn scalar(value: E) -> Self {
         Tensor::full(value)
-    }
-
-    /// The element of a tensor without axes.
-    ///
-    /// ```
-    /// use shapeproof::{Key, Tensor, C};
-    ///
-    /// let x = Tensor::<(Key<C<3>>,)>::from([1.0, 2.0, 6.0]);
-    /// assert_eq!(x.mean(Key).value(), 3.0);
-    /// ```
-    pub fn value(&self) -> E {
-        self.any.first()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{AnyTensor, Tensor};
 use crate::element::Float;
-use crate::shape::Shape;
+use crate::shape::{FixedSizes, Shape};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use rand_distr::{Distribution, StandardNormal, StandardUniform};
@@ -41,40 +41,54 @@ impl Generator {
     }
 }
 
-impl<S: Shape, E: Float> Tensor<S, E> {
+impl<S, E> Tensor<S, E> {
     /// Elements drawn from the normal distribution; for shapes whose sizes are all static.
     pub fn normal(mean: f64, deviation: f64, generator: &mut Generator) -> Self
     where
-        S: Default,
+        S: Shape + FixedSizes,
+        E: Float,
     {
-        Self::normal_in(S::default(), mean, deviation, generator)
+        Self::normal_in(S::fixed(), mean, deviation, generator)
     }
 
     /// Elements drawn from the normal distribution of this mean and standard deviation.
     ///
     /// # Panics
     /// As [`full_in`](Self::full_in).
-    pub fn normal_in(shape: S, mean: f64, deviation: f64, generator: &mut Generator) -> Self {
+    pub fn normal_in(shape: S, mean: f64, deviation: f64, generator: &mut Generator) -> Self
+    where
+        S: Shape,
+        E: Float,
+    {
         Self::drawn(shape, || mean + deviation * generator.normal())
     }
 
     /// Elements drawn from \[low, high); for shapes whose sizes are all static.
     pub fn uniform(low: f64, high: f64, generator: &mut Generator) -> Self
     where
-        S: Default,
+        S: Shape + FixedSizes,
+        E: Float,
     {
-        Self::uniform_in(S::default(), low, high, generator)
+        Self::uniform_in(S::fixed(), low, high, generator)
     }
 
     /// Elements drawn from \[low, high), all equally likely.
     ///
     /// # Panics
     /// As [`full_in`](Self::full_in).
-    pub fn uniform_in(shape: S, low: f64, high: f64, generator: &mut Generator) -> Self {
+    pub fn uniform_in(shape: S, low: f64, high: f64, generator: &mut Generator) -> Self
+    where
+        S: Shape,
+        E: Float,
+    {
         Self::drawn(shape, || low + (high - low) * generator.uniform())
     }
 
-    fn drawn(shape: S, mut draw: impl FnMut() -> f64) -> Self {
+    fn drawn(shape: S, mut draw: impl FnMut() -> f64) -> Self
+    where
+        S: Shape,
+        E: Float,
+    {
         let count = shape.try_count().unwrap_or_else(|error| panic!("{error}"));
         let data = (0..count).map(|_| E::from_f64(draw())).collect();
         Self::typed(shape, AnyTensor::from_packed(&shape.dims(), data))

@@ -1,0 +1,6 @@
+use shapeproof::{Batch, C, Key, Seq, Tensor};
+
+fn main() {
+    let scores = Tensor::<(Batch<C<2>>, Seq<C<3>>)>::zeros();
+    let _weights = scores.softmax(Key);
+}

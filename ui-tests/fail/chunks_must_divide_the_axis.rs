@@ -1,0 +1,6 @@
+use shapeproof::{Batch, C, Model, Tensor};
+
+fn main() {
+    let x = Tensor::<(Batch<C<1>>, Model<C<8>>)>::zeros();
+    let [_q, _k, _v] = x.chunk(Model, C::<3>);
+}

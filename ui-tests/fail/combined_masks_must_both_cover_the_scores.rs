@@ -1,0 +1,8 @@
+use shapeproof::{Batch, C, Causal, Infer, Key, Model, MultiHeadAttention, Seq, Tensor};
+
+fn main() {
+    let attention = MultiHeadAttention::<C<8>, C<2>>::zeros();
+    let x = Tensor::<(Batch<C<2>>, Seq<C<5>>, Model<C<8>>)>::zeros();
+    let mask = Tensor::<(Batch<C<2>>, Key<C<6>>), bool>::zeros();
+    attention.forward(&x, Causal & &mask, &mut Infer);
+}

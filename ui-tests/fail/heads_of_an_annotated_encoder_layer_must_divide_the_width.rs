@@ -1,0 +1,7 @@
+use shapeproof::{C, EncoderConfig, EncoderLayer, Generator};
+
+fn main() {
+    let config = EncoderConfig::new(1e-5);
+    let _layer: EncoderLayer<C<10>, C<3>, C<40>> =
+        EncoderLayer::xavier(config, &mut Generator::seeded(1));
+}

@@ -1,0 +1,7 @@
+use shapeproof::{Batch, C, Hidden, Infer, Linear, Model, Seq, Tensor};
+
+fn main() {
+    let up = Linear::<Model<C<384>>, Hidden<C<1536>>>::zeros();
+    let x = Tensor::<(Batch<C<2>>, Seq<C<5>>, Model<C<512>>)>::zeros();
+    up.forward(&x, &mut Infer);
+}

@@ -1,0 +1,7 @@
+use shapeproof::{Batch, C, Hidden, Model, Tensor};
+
+fn main() {
+    let x = Tensor::<(Batch<C<2>>, Model<C<8>>)>::zeros();
+    let weight = Tensor::<(Model<C<9>>, Hidden<C<16>>)>::zeros();
+    let _y = x.matmul(&weight);
+}

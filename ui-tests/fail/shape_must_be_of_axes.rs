@@ -1,0 +1,5 @@
+use shapeproof::{C, Tensor};
+
+fn main() {
+    let _x = Tensor::<(C<2>, C<8>)>::zeros();
+}

@@ -1,0 +1,7 @@
+use shapeproof::{Batch, C, Key, Query, Tensor};
+
+fn main() {
+    let scores = Tensor::<(Batch<C<2>>, Query<C<3>>, Key<C<3>>)>::zeros();
+    let keep = Tensor::<(Batch<C<2>>, Key<C<4>>), bool>::zeros();
+    let _weights = scores.masked_softmax(Key, &keep);
+}

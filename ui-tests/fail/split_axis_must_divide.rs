@@ -1,0 +1,6 @@
+use shapeproof::{Batch, C, HeadDim, Heads, Model, Tensor};
+
+fn main() {
+    let x = Tensor::<(Batch<C<2>>, Model<C<10>>)>::zeros();
+    let _y = x.split_axis(Model, Heads(C::<3>), HeadDim);
+}

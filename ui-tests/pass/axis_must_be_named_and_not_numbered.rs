@@ -1,0 +1,6 @@
+use shapeproof::{Batch, C, Model, Tensor};
+
+fn main() {
+    let x = Tensor::<(Batch<C<2>>, Model<C<8>>)>::zeros();
+    let _mean = x.mean(Model);
+}

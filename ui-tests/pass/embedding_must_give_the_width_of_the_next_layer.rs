@@ -1,0 +1,11 @@
+use shapeproof::{
+    Batch, C, Embedding, Infer, Model, MultiHeadAttention, NoMask, Seq, Tensor, Vocab,
+};
+
+fn main() {
+    let embedding = Embedding::<Vocab<C<100>>, Model<C<8>>>::zeros();
+    let attention = MultiHeadAttention::<C<8>, C<2>>::zeros();
+    let tokens = Tensor::<(Batch<C<2>>, Seq<C<5>>), u32>::zeros();
+    let x = embedding.try_forward(&tokens, &mut Infer).unwrap();
+    attention.forward(&x, NoMask, &mut Infer);
+}

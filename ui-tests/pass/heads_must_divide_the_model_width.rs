@@ -1,0 +1,5 @@
+use shapeproof::{C, MultiHeadAttention};
+
+fn main() {
+    let _attention = MultiHeadAttention::<C<512>, C<8>>::zeros();
+}

@@ -1,0 +1,13 @@
+use shapeproof::{C, Linear, Model, Module, count_parameters, parameters};
+
+struct Mine {
+    linear: Linear<Model<C<4>>, Model<C<4>>>,
+}
+impl Module for Mine {
+    parameters!(linear);
+}
+fn main() {
+    let mine = Mine { linear: Linear::zeros() };
+    assert_eq!(count_parameters(&mine), 20);
+    let _linear = mine.linear;
+}

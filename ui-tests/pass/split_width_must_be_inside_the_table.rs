@@ -1,0 +1,6 @@
+use shapeproof::{Batch, C, Model, Seq, Tensor};
+
+fn main() {
+    let x = Tensor::<(Batch<C<1>>, Seq<C<1>>, Model<C<3072>>)>::zeros();
+    let _heads = x.split_heads::<C<12>>();
+}
