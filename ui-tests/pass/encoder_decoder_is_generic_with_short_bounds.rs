@@ -163,7 +163,7 @@ fn main() {
     assert_eq!(y.dims(), [2, 3, 30]);
     assert_eq!(weights[1].dims(), [2, 3, 3, 5]);
     assert_eq!(parameters(&model)[1].0, "encoder.0.self_attn.q_proj.weight");
-    assert_eq!(parameters_mut(&mut model).len(), 71);
+    assert_eq!(parameters_mut(&mut model).len(), 75);
 
     let stack = Stack::<C<8>, C<2>, C<9>, 3> { layers: std::array::from_fn(|_| Encode::zeros()) };
     assert_eq!(stack.layers.len(), 3);
