@@ -208,15 +208,16 @@ impl<E: Float> Attend<'_, E> {
     /// Whether a block of V holds only finite numbers.
     #[inline(always)]
     fn is_finite(&self, keys: Range<usize>) -> bool {
-        keys.into_iter().all(|key| {
-            let row = self.v.from(key, 0);
-            if row.column == 1 {
-                let row = &row.data[row.at..][..self.dv];
-                row.iter().fold(true, |finite, x| finite & x.wide().is_finite())
-            } else {
-                (0..self.dv).all(|c| row.data[row.at + c * row.column].wide().is_finite())
-            }
-        })
+        self.dv == 0
+            || keys.into_iter().all(|key| {
+                let row = self.v.from(key, 0);
+                if row.column == 1 {
+                    let row = &row.data[row.at..][..self.dv];
+                    row.iter().fold(true, |finite, x| finite & x.wide().is_finite())
+                } else {
+                    (0..self.dv).all(|c| row.data[row.at + c * row.column].wide().is_finite())
+                }
+            })
     }
 
     /// Adds weights · V of a block of keys to the sums.
