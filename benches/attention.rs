@@ -50,8 +50,9 @@ fn layer(c: &mut Criterion) {
 }
 
 fn core(c: &mut Criterion) {
-    let (q, k, v): (ByHead<Query<C<64>>>, ByHead<Key<C<64>>>, ByHead<Key<C<64>>>) =
-        (normal(1), normal(2), normal(3));
+    let q: ByHead<Query<C<64>>> = normal(1);
+    let k: ByHead<Key<C<64>>> = normal(2);
+    let v: ByHead<Key<C<64>>> = normal(3);
     let attend = || scaled_dot_product_attention(black_box(&q), &k, &v, NoMask);
     let plain = plain_attention(&q.to_vec(), &k.to_vec(), &v.to_vec());
     assert_answers("attention", &attend().to_vec(), &plain, 1e-5);

@@ -12,7 +12,7 @@ criterion_group! { name = benches; config = support::criterion(); targets = spli
 criterion_main!(benches);
 
 fn split_and_merge(c: &mut Criterion) {
-    let x: Tensor<(Batch<C<32>>, Seq<C<64>>, Model<C<512>>)> = normal(1);
+    let x: Tensor<Merged> = normal(1);
     let view = x.split_heads::<C<8>>();
     let packed = view.packed();
     assert_places(&x.to_vec(), &packed.to_vec());
@@ -29,9 +29,10 @@ fn split_and_merge(c: &mut Criterion) {
     group.bench_function("merge packed heads", |timer| timer.iter(|| merge(black_box(&packed))));
 }
 
-fn merge(
-    heads: &Tensor<(Batch<C<32>>, Heads<C<8>>, Seq<C<64>>, HeadDim<C<64>>)>,
-) -> Tensor<(Batch<C<32>>, Seq<C<64>>, Model<C<512>>)> {
+type Merged = (Batch<C<32>>, Seq<C<64>>, Model<C<512>>);
+type Split = (Batch<C<32>>, Heads<C<8>>, Seq<C<64>>, HeadDim<C<64>>);
+
+fn merge(heads: &Tensor<Split>) -> Tensor<Merged> {
     heads.merge_heads()
 }
 

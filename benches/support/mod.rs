@@ -8,7 +8,7 @@ use shapeproof::{Generator, Shape, Tensor};
 use std::time::Duration;
 
 /// Few and short samples: a whole `cargo bench` takes some minutes, not an hour.
-pub fn criterion() -> Criterion {
+pub(crate) fn criterion() -> Criterion {
     Criterion::default()
         .sample_size(10)
         .warm_up_time(Duration::from_millis(300))
@@ -16,17 +16,21 @@ pub fn criterion() -> Criterion {
 }
 
 /// A tensor of standard normal numbers; the same for the same seed.
-pub fn normal<S: Shape + Default>(seed: u64) -> Tensor<S> {
+pub(crate) fn normal<S: Shape + Default>(seed: u64) -> Tensor<S> {
     Tensor::normal(0.0, 1.0, &mut Generator::seeded(seed))
 }
 
 /// Elements, operations or bytes as criterion counts them.
-pub fn count(n: usize) -> u64 {
+pub(crate) fn count(n: usize) -> u64 {
     u64::try_from(n).expect("no bench counts beyond 64 bits")
 }
 
 /// `batch` products of `(rows, inner)` and `(inner, columns)`, summed in float64.
-pub fn plain_products(a: &[f32], b: &[f32], [batch, rows, inner, columns]: [usize; 4]) -> Vec<f64> {
+pub(crate) fn plain_products(
+    a: &[f32],
+    b: &[f32],
+    [batch, rows, inner, columns]: [usize; 4],
+) -> Vec<f64> {
     let mut out = vec![0.0; batch * rows * columns];
     for (row, out) in out.chunks_exact_mut(columns).enumerate() {
         let b = &b[row / rows * inner * columns..][..inner * columns];
@@ -40,7 +44,7 @@ pub fn plain_products(a: &[f32], b: &[f32], [batch, rows, inner, columns]: [usiz
 }
 
 /// The softmax of each row, in float64.
-pub fn plain_softmax(scores: &[f32], row: usize) -> Vec<f64> {
+pub(crate) fn plain_softmax(scores: &[f32], row: usize) -> Vec<f64> {
     let of_row = |row: &[f32]| {
         let largest = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
         let exps: Vec<f64> = row.iter().map(|x| (f64::from(*x) - largest).exp()).collect();
@@ -52,7 +56,7 @@ pub fn plain_softmax(scores: &[f32], row: usize) -> Vec<f64> {
 
 /// Stops the bench where an answer differs from the plain loop's by more than `tolerance`, or by
 /// more than that share of it.
-pub fn assert_answers(what: &str, found: &[f32], expected: &[f64], tolerance: f64) {
+pub(crate) fn assert_answers(what: &str, found: &[f32], expected: &[f64], tolerance: f64) {
     assert_eq!(found.len(), expected.len(), "{what}: the number of elements");
     for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
         let off = (f64::from(*found) - expected).abs();

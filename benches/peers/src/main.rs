@@ -23,13 +23,15 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 fn main() -> Result<()> {
     let arguments = Arguments::parse(std::env::args().skip(1))?;
     let mut report = Report::default();
+    println!("{}", Report::head());
     for case in &arguments.cases {
         compete(case, &arguments, &mut report)?;
+        print!("{}", report.rows(case));
     }
     if let Some(path) = &arguments.raw {
         std::fs::write(path, report.raw())?;
     }
-    print!("{report}");
+    print!("\n{report}");
     Ok(())
 }
 
@@ -80,8 +82,7 @@ fn same_answer(case: &Case, name: &str, found: &[f32], expected: &[f32]) -> Resu
     }
     for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
         let off = (found - expected).abs();
-        // Written so that NaN differs from everything.
-        if !(off <= 1e-4 * expected.abs().max(1.0)) {
+        if off.is_nan() || off > 1e-4 * expected.abs().max(1.0) {
             return Err(format!(
                 "{case}: element {i} is {found} in {name}, {expected} in shapeproof"
             )

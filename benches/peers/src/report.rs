@@ -61,29 +61,37 @@ impl Report {
             Some((mine, best))
         })
     }
-}
 
-impl Display for Report {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let threads = rayon::current_num_threads();
-        writeln!(f, "limit: {:.1} GFLOP/s, {threads} threads of multiply-adds", self.limit)?;
-        writeln!(f, "| setting | who | runs | median ms | minimum ms | GFLOP/s | of the limit |")?;
-        writeln!(f, "|---|---|---|---|---|---|---|")?;
-        for runs in &self.runs {
+    /// The table's head.
+    pub fn head() -> &'static str {
+        "| setting | who | runs | median ms | minimum ms | GFLOP/s | of the limit |\n\
+         |---|---|---|---|---|---|---|"
+    }
+
+    /// The table's rows of one setting; GFLOP/s at the minimum.
+    pub fn rows(&self, case: &Case) -> String {
+        self.runs.iter().filter(|runs| runs.case == *case).fold(String::new(), |mut text, runs| {
             let (median, minimum) = (runs.median(), runs.minimum());
-            let gflops = runs.case.flops() / minimum / 1e9;
-            writeln!(
-                f,
-                "| {} | {} | {} | {:.4} | {:.4} | {gflops:.1} | {:.0} % |",
-                runs.case,
+            let gflops = case.flops() / minimum / 1e9;
+            let _ = writeln!(
+                text,
+                "| {case} | {} | {} | {:.4} | {:.4} | {gflops:.1} | {:.0} % |",
                 runs.name,
                 runs.seconds.len(),
                 median * 1e3,
                 minimum * 1e3,
                 100.0 * gflops / self.limit
-            )?;
-        }
-        writeln!(f)?;
+            );
+            text
+        })
+    }
+}
+
+/// The limit, and for each setting our minimum over that of the best peer.
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let threads = rayon::current_num_threads();
+        writeln!(f, "limit: {:.1} GFLOP/s, {threads} threads of multiply-adds", self.limit)?;
         for (mine, best) in self.pairs() {
             let ratio = mine.minimum() / best.minimum();
             writeln!(f, "{} {ratio:.3} {}", mine.case.name, best.name)?;
