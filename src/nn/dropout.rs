@@ -61,13 +61,19 @@ impl Dropout {
         let Some(generator) = mode.generator().filter(|_| self.probability > 0.0) else {
             return x.clone();
         };
+        let keep = Tensor::from_fn_in(x.shape(), |_| generator.uniform() >= self.probability);
+        Tensor::typed(x.shape(), self.kept(x.any(), keep.any()))
+    }
+
+    /// `x` where `keep` is true, scaled up for what goes. Knows no shape, so that its loop is compiled
+    /// once for all.
+    fn kept<E: Float>(&self, x: &AnyTensor<E>, keep: &AnyTensor<bool>) -> AnyTensor<E> {
         let scale = if self.probability < 1.0 { 1.0 / (1.0 - self.probability) } else { 0.0 };
         let scale = E::from_f64(scale).wide();
-        let keep = Tensor::from_fn_in(x.shape(), |_| generator.uniform() >= self.probability);
-        let data = zip(x.any().view(), keep.any().view(), |value, keep| match keep {
+        let data = zip(x.view(), keep.view(), |value, keep| match keep {
             true => E::narrow(value.wide() * scale),
             false => E::default(),
         });
-        Tensor::typed(x.shape(), AnyTensor::from_packed(x.dims(), data))
+        AnyTensor::from_packed(x.dims(), data)
     }
 }

@@ -5,7 +5,7 @@ use crate::axis::Axis;
 use crate::element::Float;
 use crate::kernel::norm::layer_norm;
 use crate::shape::{EndsWith, FixedSizes, Shape, for_each_rank};
-use crate::tensor::{AnyTensor, Tensor};
+use crate::tensor::Tensor;
 
 /// What a norm runs over: one axis, `Model<M>`, or a tuple of the last axes, `(Seq<S>, Model<M>)`.
 #[diagnostic::on_unimplemented(
@@ -98,7 +98,7 @@ impl<A: Trailing, E: Float> LayerNorm<A, E> {
             weight.as_slice(),
             bias.as_slice(),
         );
-        Tensor::typed(x.shape(), AnyTensor::from_packed(x.dims(), data))
+        x.with_data(data)
     }
 }
 

@@ -29,8 +29,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        let data = zip(self.any().view(), self.stretched(right), f);
-        Tensor::typed(self.shape(), AnyTensor::from_packed(self.dims(), data))
+        self.with_data(zip(self.any().view(), self.stretched(right), f))
     }
 }
 
@@ -58,7 +57,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, |a, b| E::narrow(a.wide() + b.wide()))
+        self.zipped(right, sum)
     }
 
     /// Subtracts, element by element.
@@ -70,7 +69,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, |a, b| E::narrow(a.wide() - b.wide()))
+        self.zipped(right, difference)
     }
 
     /// Multiplies, element by element.
@@ -82,7 +81,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, |a, b| E::narrow(a.wide() * b.wide()))
+        self.zipped(right, product)
     }
 
     /// Divides, element by element.
@@ -94,31 +93,27 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, |a, b| E::narrow(a.wide() / b.wide()))
+        self.zipped(right, quotient)
     }
 
     /// Adds one number.
     pub fn add_scalar(&self, number: f64) -> Self {
-        let number = E::from_f64(number).wide();
-        self.map(move |value| E::narrow(value.wide() + number))
+        Tensor::typed(self.shape(), self.any().with_number(number, sum))
     }
 
     /// Subtracts one number.
     pub fn sub_scalar(&self, number: f64) -> Self {
-        let number = E::from_f64(number).wide();
-        self.map(move |value| E::narrow(value.wide() - number))
+        Tensor::typed(self.shape(), self.any().with_number(number, difference))
     }
 
     /// Multiplies by one number.
     pub fn mul_scalar(&self, number: f64) -> Self {
-        let number = E::from_f64(number).wide();
-        self.map(move |value| E::narrow(value.wide() * number))
+        Tensor::typed(self.shape(), self.any().with_number(number, product))
     }
 
     /// Divides by one number.
     pub fn div_scalar(&self, number: f64) -> Self {
-        let number = E::from_f64(number).wide();
-        self.map(move |value| E::narrow(value.wide() / number))
+        Tensor::typed(self.shape(), self.any().with_number(number, quotient))
     }
 }
 
@@ -128,13 +123,12 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(exponent, |a, b| E::narrow(a.wide().powf(b.wide())))
+        self.zipped(exponent, power)
     }
 
     /// Each element raised to the power `exponent`.
     pub fn pow_scalar(&self, exponent: f64) -> Self {
-        let exponent = E::from_f64(exponent).wide();
-        self.map(move |value| E::narrow(value.wide().powf(exponent)))
+        Tensor::typed(self.shape(), self.any().with_number(exponent, power))
     }
 
     /// The larger of the two, element by element; NaN where either is.
@@ -142,7 +136,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, |a, b| if a > b || a.wide().is_nan() { a } else { b })
+        self.zipped(right, larger)
     }
 
     /// The smaller of the two, element by element; NaN where either is.
@@ -150,7 +144,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, |a, b| if a < b || a.wide().is_nan() { a } else { b })
+        self.zipped(right, smaller)
     }
 }
 
@@ -179,4 +173,47 @@ impl<S: Shape, E: Element> Tensor<S, E> {
             zip3(self.any().view(), condition, otherwise, |a, keep, b| if keep { a } else { b });
         Tensor::typed(self.shape(), AnyTensor::from_packed(self.dims(), data))
     }
+}
+
+impl<E: Float> AnyTensor<E> {
+    /// `f` of every element and one number.
+    fn with_number(&self, number: f64, f: impl Fn(E, E) -> E + Send + Sync) -> Self {
+        let number = E::from_f64(number);
+        self.map(move |x| f(x, number))
+    }
+}
+
+// What the operations do to elements, as functions that know no shape: a closure within a method of
+// `Tensor<S, E>` would be another type for each S, and its loop compiled once for each.
+
+fn sum<E: Float>(a: E, b: E) -> E {
+    E::narrow(a.wide() + b.wide())
+}
+
+fn difference<E: Float>(a: E, b: E) -> E {
+    E::narrow(a.wide() - b.wide())
+}
+
+fn product<E: Float>(a: E, b: E) -> E {
+    E::narrow(a.wide() * b.wide())
+}
+
+fn quotient<E: Float>(a: E, b: E) -> E {
+    E::narrow(a.wide() / b.wide())
+}
+
+fn power<E: Float>(a: E, b: E) -> E {
+    E::narrow(a.wide().powf(b.wide()))
+}
+
+fn larger<E: Float>(a: E, b: E) -> E {
+    if a > b || a.wide().is_nan() { a } else { b }
+}
+
+fn smaller<E: Float>(a: E, b: E) -> E {
+    if a < b || a.wide().is_nan() { a } else { b }
+}
+
+fn either<E: Element>(a: E, keep: bool, b: E) -> E {
+    if keep { a } else { b }
 }

@@ -4,6 +4,7 @@ use crate::element::{Element, Float};
 use crate::error::{Error, Result};
 use crate::shape::{BroadcastsTo, Marker, Shape};
 use crate::tensor::Tensor;
+use std::ops::{BitAnd, BitOr, Not};
 
 // Written out, not made by a macro: a compile error quotes the method, and would quote all of the
 // macro's call.
@@ -13,7 +14,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, |a, b| a == b)
+        self.zipped(right, eq)
     }
 
     /// Where this tensor is less. The right side broadcasts by name.
@@ -21,7 +22,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, |a, b| a < b)
+        self.zipped(right, lt)
     }
 
     /// Where this tensor is less or equal. The right side broadcasts by name.
@@ -29,7 +30,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, |a, b| a <= b)
+        self.zipped(right, le)
     }
 
     /// Where this tensor is greater. The right side broadcasts by name.
@@ -37,7 +38,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, |a, b| a > b)
+        self.zipped(right, gt)
     }
 
     /// Where this tensor is greater or equal. The right side broadcasts by name.
@@ -45,7 +46,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, |a, b| a >= b)
+        self.zipped(right, ge)
     }
 }
 
@@ -55,7 +56,7 @@ impl<S: Shape> Tensor<S, bool> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, |a, b| a && b)
+        self.zipped(right, bool::bitand)
     }
 
     /// True where either is.
@@ -63,12 +64,12 @@ impl<S: Shape> Tensor<S, bool> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, |a, b| a || b)
+        self.zipped(right, bool::bitor)
     }
 
     /// True where this one is false.
     pub fn not(&self) -> Self {
-        self.map(|a| !a)
+        self.map(bool::not)
     }
 }
 
@@ -118,4 +119,26 @@ fn index_of(mut at: usize, dims: &[usize]) -> Vec<usize> {
         (*i, at) = (at % n, at / n);
     }
     index
+}
+
+// As functions that know no shape, so that their loops are compiled once for all shapes.
+
+fn eq<E: Element>(a: E, b: E) -> bool {
+    a == b
+}
+
+fn lt<E: Element>(a: E, b: E) -> bool {
+    a < b
+}
+
+fn le<E: Element>(a: E, b: E) -> bool {
+    a <= b
+}
+
+fn gt<E: Element>(a: E, b: E) -> bool {
+    a > b
+}
+
+fn ge<E: Element>(a: E, b: E) -> bool {
+    a >= b
 }

@@ -30,7 +30,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         S: HasAxis<A, I>,
     {
         let (values, places) = scan::sort(self.any().view(), S::AT, order);
-        (self.same_shape(values), self.same_shape(places))
+        (self.with_data(values), self.with_data(places))
     }
 
     /// The `k` largest elements along an axis, largest first, and where each stood. The axis becomes
@@ -63,10 +63,6 @@ impl<S: Shape, E: Element> Tensor<S, E> {
             Tensor::typed(shape, AnyTensor::from_packed(&dims, places)),
         ))
     }
-
-    fn same_shape<F: Element>(&self, data: Vec<F>) -> Tensor<S, F> {
-        Tensor::typed(self.shape(), AnyTensor::from_packed(self.dims(), data))
-    }
 }
 
 impl<S: Shape, E: Float> Tensor<S, E> {
@@ -82,6 +78,6 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        self.same_shape(scan::cumsum(self.any().view(), S::AT))
+        self.with_data(scan::cumsum(self.any().view(), S::AT))
     }
 }

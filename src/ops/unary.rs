@@ -5,29 +5,30 @@ use crate::kernel::exp::exp_of_each;
 use crate::kernel::math;
 use crate::shape::Shape;
 use crate::tensor::{AnyTensor, Tensor};
-use num_traits::Float as _;
+use num_traits::Float as Real;
+use std::ops::Neg;
 
 macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident $f:expr;)+) => {
         impl<S: Shape, E: Float> Tensor<S, E> { $(
             $(#[$doc])*
             pub fn $name(&self) -> Self {
-                self.map_wide($f)
+                Tensor::typed(self.shape(), self.any().map_wide($f))
             }
         )+ }
     };
 }
 unary! {
     /// The natural logarithm; −∞ at 0, NaN below.
-    ln |x| x.ln();
+    ln Real::ln;
     /// The square root; NaN below 0.
-    sqrt |x| x.sqrt();
+    sqrt Real::sqrt;
     /// |x|.
-    abs |x| x.abs();
+    abs Real::abs;
     /// −x.
-    neg |x| -x;
+    neg Neg::neg;
     /// The hyperbolic tangent.
-    tanh |x| x.tanh();
+    tanh Real::tanh;
     /// max(x, 0).
     relu math::relu;
     /// x · Φ(x), where Φ is the normal distribution's cumulative function: the exact GELU.
@@ -52,28 +53,27 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     /// # Numerics
     /// Within 2 units in the last place for f32.
     pub fn exp(&self) -> Self {
-        Tensor::typed(
-            self.shape(),
-            AnyTensor::from_packed(self.dims(), exp_of_each(self.any().view())),
-        )
+        self.with_data(exp_of_each(self.any().view()))
     }
 
     /// Each element moved to the nearest number in `low..=high`; NaN stays NaN.
     pub fn clamp(&self, low: f64, high: f64) -> Self {
-        let (low, high) = (E::from_f64(low), E::from_f64(high));
-        self.map(move |x| {
-            if x < low {
-                low
-            } else if x > high {
-                high
-            } else {
-                x
-            }
-        })
+        Tensor::typed(self.shape(), self.any().clamp(E::from_f64(low), E::from_f64(high)))
+    }
+}
+
+// The loops, in functions that know no shape, so that they are compiled once for all shapes.
+impl<E: Float> AnyTensor<E> {
+    fn map_wide(&self, f: impl Fn(E::Wide) -> E::Wide + Send + Sync) -> Self {
+        self.map(move |x| E::narrow(f(x.wide())))
     }
 
-    pub(crate) fn map_wide(&self, f: impl Fn(E::Wide) -> E::Wide + Send + Sync) -> Self {
-        self.map(move |x| E::narrow(f(x.wide())))
+    fn clamp(&self, low: E, high: E) -> Self {
+        self.map(move |x| match () {
+            () if x < low => low,
+            () if x > high => high,
+            () => x,
+        })
     }
 }
 

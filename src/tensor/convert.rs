@@ -52,13 +52,24 @@ impl<S: Shape, E: Element> Tensor<S, E> {
 impl<S: Shape, E: Float> Tensor<S, E> {
     /// The same tensor with elements of another floating-point type, each rounded to it.
     pub fn to<F: Float>(&self) -> Tensor<S, F> {
-        self.map(|value| F::from_f64(value.to_f64()))
+        Tensor::typed(self.shape(), self.any().to())
     }
 }
 
 impl<E: Element> AnyTensor<E> {
     pub(crate) fn map<F: Element>(&self, f: impl Fn(E) -> F + Send + Sync) -> AnyTensor<F> {
         AnyTensor::from_packed(self.dims(), map(self.view(), f))
+    }
+}
+
+impl<E: Float> AnyTensor<E> {
+    /// The same tensor with elements of another floating-point type; shares them where it is the same
+    /// one.
+    pub(crate) fn to<F: Float>(&self) -> AnyTensor<F> {
+        match (self as &dyn Any).downcast_ref::<AnyTensor<F>>() {
+            Some(same) => same.clone(),
+            None => self.map(|value| F::from_f64(value.to_f64())),
+        }
     }
 }
 
@@ -89,15 +100,9 @@ impl FloatTensor {
 
     /// The tensor with elements of type `E`, rounded where they are of another.
     pub fn to<E: Float>(&self) -> AnyTensor<E> {
-        fn to<E: Float, F: Float>(tensor: &AnyTensor<F>) -> AnyTensor<E> {
-            match (tensor as &dyn Any).downcast_ref::<AnyTensor<E>>() {
-                Some(same) => same.clone(),
-                None => tensor.map(|value| E::from_f64(value.to_f64())),
-            }
-        }
         match self {
-            FloatTensor::F32(tensor) => to(tensor),
-            FloatTensor::F64(tensor) => to(tensor),
+            FloatTensor::F32(tensor) => tensor.to(),
+            FloatTensor::F64(tensor) => tensor.to(),
         }
     }
 

@@ -112,6 +112,11 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         self.any.first()
     }
 
+    /// A packed tensor of this one's shape; `data` has as many elements.
+    pub(crate) fn with_data<F: Element>(&self, data: Vec<F>) -> Tensor<S, F> {
+        Tensor::typed(self.shape, AnyTensor::from_packed(self.dims(), data))
+    }
+
     /// The same elements seen through another layout; `shape` has the layout's sizes.
     pub(crate) fn viewed<T: Shape>(&self, shape: T, layout: Layout) -> Tensor<T, E> {
         Tensor::typed(shape, self.any.viewed(layout))
