@@ -169,9 +169,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         T: BroadcastsTo<S, Too>,
     {
         let (condition, otherwise) = (self.stretched(condition), self.stretched(otherwise));
-        let data =
-            zip3(self.any().view(), condition, otherwise, |a, keep, b| if keep { a } else { b });
-        Tensor::typed(self.shape(), AnyTensor::from_packed(self.dims(), data))
+        self.with_data(zip3(self.any().view(), condition, otherwise, either))
     }
 }
 
