@@ -116,9 +116,10 @@ impl Display for Error {
     }
 }
 
+/// The message, so that a `main` that returns the error prints it plainly.
 impl Debug for Error {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "Error({self})")
+        Display::fmt(self, f)
     }
 }
 

@@ -23,7 +23,7 @@ use std::ops::BitAnd;
 /// `mask_must_cover_query_by_key`, `mask_must_be_boolean`.
 #[diagnostic::on_unimplemented(
     message = "{Self} is no mask for scores over {Scores}",
-    label = "a mask names Key and some of Batch, Heads and Query, with the sizes of the scores, and holds booleans"
+    label = "a mask names Key and some of Batch, Heads and Query, with the sizes of the scores, and holds booleans; numbers are a `ScoreBias`, no mask is `NoMask`"
 )]
 pub trait MaskFor<Scores, E = f32> {
     /// Adds what this mask says to `parts`.
@@ -87,8 +87,22 @@ pub struct And<A, B>(A, B);
 
 /// Numbers added to the scaled scores, over some of the axes Batch, Heads, Query and Key. −∞ hides,
 /// exactly as a mask does.
+///
+/// ```
+/// use shapeproof::{Batch, Infer, Key, Model, MultiHeadAttention, Query, ScoreBias, Seq, Tensor, C};
+///
+/// let near = Tensor::<(Query<C<3>>, Key<C<3>>)>::from_fn(|at| -(at[0].abs_diff(at[1]) as f32));
+/// let attention = MultiHeadAttention::<C<4>, C<2>>::zeros();
+/// let x = Tensor::<(Batch<C<1>>, Seq<C<3>>, Model<C<4>>)>::ones();
+/// let (_, weights) = attention.forward_with_weights(&x, ScoreBias(near), &mut Infer);
+/// assert!(weights.try_at(&[0, 0, 0, 0])? > weights.try_at(&[0, 0, 0, 2])?);
+/// # Ok::<(), shapeproof::Error>(())
+/// ```
 #[derive(Clone)]
-pub struct ScoreBias<S, E = f32>(pub Tensor<S, E>);
+pub struct ScoreBias<S, E = f32>(
+    /// What is added.
+    pub Tensor<S, E>,
+);
 
 /// The two meanings that boolean masks have elsewhere, by name.
 ///

@@ -7,7 +7,7 @@ use crate::kernel::layout::{MAX_RANK, checked_count};
 use crate::tensor::{AnyTensor, FloatTensor};
 use safetensors::Dtype;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
+use std::fmt::{self, Debug, Display, Formatter};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 /// assert_eq!(file.keys().collect::<Vec<_>>(), ["vectors"]);
 /// assert_eq!(file.read("vectors")?.to::<f32>(), vectors);
 /// assert!(file.read("vector").unwrap_err().to_string().contains("the nearest are \"vectors\""));
+/// assert!(format!("{file:?}").ends_with("{\"vectors\": [2, 3]}"));
 /// # std::fs::remove_file(&path).unwrap();
 /// # Ok::<(), shapeproof::Error>(())
 /// ```
@@ -38,6 +39,14 @@ pub struct TensorFile {
     path: PathBuf,
     shards: Vec<Shard>,
     entries: BTreeMap<String, Entry>,
+}
+
+impl Debug for TensorFile {
+    /// The path, and the sizes under each key.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "TensorFile {:?} ", self.path)?;
+        f.debug_map().entries(self.entries.iter().map(|(key, entry)| (key, &entry.dims))).finish()
+    }
 }
 
 struct Shard {

@@ -9,8 +9,9 @@ use crate::tensor::Tensor;
 
 /// What a norm runs over: one axis, `Model<M>`, or a tuple of the last axes, `(Seq<S>, Model<M>)`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is neither an axis nor a tuple of axes",
-    label = "write `Model<M>` or `(Seq<S>, Model<M>)`"
+    message = "`{Self}` is neither an axis with a size nor a tuple of such axes",
+    label = "a norm runs over an axis, `Model<M>`, or a tuple, `(Seq<S>, Model<M>)`",
+    note = "in generic code a size has the bound `Size`: `M: Size`"
 )]
 pub trait Trailing {
     /// The axes as a shape.
@@ -35,7 +36,8 @@ for_each_rank! { nonzero trailing }
 /// y = (x − mean) / √(variance + ε) · weight + bias, over the last axes.
 ///
 /// # Shapes
-/// `x` ends with the axes of `A`; the result has its shape.
+/// `x` ends with the axes of `A`; the result has its shape. A generic struct that holds a
+/// `LayerNorm<Model<M>>` has the bound `M: Size`.
 ///
 /// # Numerics
 /// The variance is the biased one (divided by n), ε stands inside the root. Accumulates in f32 for

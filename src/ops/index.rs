@@ -4,6 +4,7 @@ use crate::axis::Axis;
 use crate::element::{Element, Index};
 use crate::error::{Error, Result};
 use crate::kernel::index;
+use crate::ops::compare::index_of;
 use crate::shape::{Appends, HasAxis, Marker, Shape};
 use crate::tensor::{AnyTensor, Tensor};
 
@@ -68,8 +69,8 @@ fn checked<T: Index>(indices: &AnyTensor<T>, n: usize, axis: &str) -> Result<Vec
     let check = |(place, index): (usize, T)| match index.to_index() {
         Some(inside) if inside < n => Ok(inside),
         _ => Err(Error::index(format!(
-            "index {index:?} (number {place} of {:?}) is outside of axis {axis} of size {n}",
-            indices.dims()
+            "index {index:?}, at {:?}, is outside of axis {axis} of size {n}",
+            index_of(place, indices.dims())
         ))),
     };
     indices.to_vec().into_iter().enumerate().map(check).collect()

@@ -27,13 +27,17 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     /// # Compile errors
     /// `contracted_axes_must_have_one_size`.
     ///
+    /// Axes that are to be told apart in the result have different names before: heads that were
+    /// split from `Seq` are renamed, `q.rename(Seq, Query)` and `k.rename(Seq, Key)`. An operation on
+    /// one of two axes named `Seq` is "type annotations needed" to rustc.
+    ///
     /// # Examples
     /// ```
     /// use shapeproof::{HeadDim, Key, Query, Tensor, C};
     ///
     /// let q = Tensor::<(Query<C<1>>, HeadDim<C<2>>)>::from([[1.0, 2.0]]);
     /// let k = Tensor::<(Key<C<3>>, HeadDim<C<2>>)>::from([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]);
-    /// let scores: Tensor<(Query<C<1>>, Key<C<3>>)> = q.dot(&k.transpose(Key, HeadDim), HeadDim);
+    /// let scores: Tensor<(Query<C<1>>, Key<C<3>>)> = q.dot(&k, HeadDim); // nothing to transpose
     /// assert_eq!(scores.to_vec(), [1.0, 2.0, 3.0]);
     /// ```
     #[allow(clippy::type_complexity, reason = "the rests of both shapes, put together")]

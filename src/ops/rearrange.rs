@@ -283,7 +283,10 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     {
         let n = self.dims()[S::AT];
         if index >= n {
-            return Err(Error::index(format!("entry {index} of axis {} of size {n}", A::NAME)));
+            return Err(Error::index(format!(
+                "entry {index} is outside of axis {} of size {n}",
+                A::NAME
+            )));
         }
         Ok(self.viewed(self.shape().without(), self.any().layout().at(S::AT, index)))
     }

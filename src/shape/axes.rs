@@ -5,6 +5,9 @@ use crate::axis::Axis;
 
 /// The shape has axis `A`, once. `I` says where; it is inferred.
 ///
+/// Where two axes have one name, as in scores over `(Seq, Seq)`, rustc says "type annotations needed":
+/// [`rename`](crate::Tensor::rename) them before they meet, to `Query` and `Key`.
+///
 /// # Compile errors
 /// `axis_must_be_one_of_the_tensors`: "(Batch<…>, Model<…>) has no axis Heads<_>".
 #[diagnostic::on_unimplemented(

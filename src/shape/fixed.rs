@@ -5,8 +5,8 @@ use super::Shape;
 /// Every size is known at compile time, so the shape needs no value to be written for it.
 ///
 /// # Compile errors
-/// `shape_of_run_time_sizes_must_be_given`: "(Batch<B>, Model<C<8>>) has a size that is not known
-/// at compile time".
+/// `shape_of_run_time_sizes_must_be_given`: "`(Batch<B>, Model<C<8>>)` has a size that is not
+/// known at compile time".
 #[diagnostic::on_unimplemented(
     message = "{Self} has a size that is not known at compile time",
     label = "its value is needed: use the function of the same name that ends in `_in`",

@@ -114,6 +114,10 @@ impl<A: Size, B: Size> Size for Product<A, B> {
 /// Each name becomes a variable of a type of its own, and compile errors call it by that name:
 /// ``expected `batch`, found `keys` ``.
 ///
+/// The sizes live to the end of the scope, and so does every tensor over them: rustc says "temporary
+/// value dropped while borrowed" where one is returned or kept. Take sizes from the caller instead
+/// (`fn f<B: Size>(…)`), or give out numbers or [`erase`](crate::Tensor::erase) the tensor.
+///
 /// ```
 /// use shapeproof::{dyn_size, Batch, C, Model, Tensor};
 ///

@@ -45,6 +45,16 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     }
 
     /// All axes with their sizes.
+    ///
+    /// ```
+    /// use shapeproof::{dyn_size, Batch, C, Key, Seq, Tensor};
+    ///
+    /// dyn_size!(length = 3);
+    /// let x = Tensor::<_, f32>::ones_in((Batch(C::<2>), Seq(length)));
+    /// let (Batch(batch), Seq(length)) = x.shape(); // sizes, for other axes
+    /// let mask = Tensor::full_in((Batch(batch), Key(length)), true);
+    /// assert_eq!(mask.dims(), [2, 3]);
+    /// ```
     pub fn shape(&self) -> S {
         self.shape
     }

@@ -27,14 +27,11 @@ fn an_index_outside_is_refused_with_its_place() {
     let places = Tensor::<(Beam<C<3>>,), i64>::from([0, -1, 9]);
     let error = x().try_gather(Seq, &places).unwrap_err();
     assert!(error.is_index());
-    assert_eq!(error.to_string(), "index -1 (number 1 of [3]) is outside of axis Seq of size 3");
+    assert_eq!(error.to_string(), "index -1, at [1], is outside of axis Seq of size 3");
     let table = Tensor::<(Vocab<C<2>>, Model<C<1>>)>::from([[1.0], [2.0]]);
     let tokens = Tensor::<(Batch<C<1>>, Seq<C<2>>), u32>::from([[1, 2]]);
     let error = table.try_embed(&tokens).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "index 2 (number 1 of [1, 2]) is outside of axis Vocab of size 2"
-    );
+    assert_eq!(error.to_string(), "index 2, at [0, 1], is outside of axis Vocab of size 2");
 }
 
 #[test]
@@ -61,7 +58,7 @@ fn slices_and_selections_say_what_they_go_past() {
     assert_eq!(error.to_string(), "2 entries from 2 on go past the end of axis Seq of size 3");
     assert!(x().try_slice(Seq, usize::MAX, C::<2>).unwrap_err().is_index());
     let error = x().try_select(Batch, 2).unwrap_err();
-    assert_eq!(error.to_string(), "entry 2 of axis Batch of size 2");
+    assert_eq!(error.to_string(), "entry 2 is outside of axis Batch of size 2");
     assert_eq!(x().try_at(&[1, 2]).unwrap(), 5);
     for index in [&[2, 0][..], &[0], &[0, 0, 0], &[]] {
         let error = x().try_at(index).unwrap_err();
