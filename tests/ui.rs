@@ -106,6 +106,20 @@ fn messages_are_short_and_name_the_rule() {
 }
 
 #[test]
+fn the_readme_quotes_the_compiler() {
+    let readme = read(Path::new("README.md"));
+    let quoted = readme.split("```text").nth(1).and_then(|rest| rest.split("```").next());
+    let recorded = read(Path::new("ui-tests/fail/heads_must_divide_the_model_width.stderr"));
+    for line in quoted.expect("an error is quoted").lines() {
+        // The headline, and the label behind the carets.
+        let words =
+            if line.starts_with("error") { line } else { line.split('^').next_back().unwrap() };
+        let is_words = line.starts_with("error") || line.contains('^');
+        assert!(!is_words || recorded.contains(words), "rustc does not say {words:?}");
+    }
+}
+
+#[test]
 fn documented_programs_exist() {
     let programs = names("fail");
     let mut sources = Vec::new();
