@@ -24,7 +24,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        self.from_scores(softmax::softmax(self.any().view(), S::AT, None))
+        self.over_scores(softmax::softmax(self.any().view(), S::AT, None))
     }
 
     /// [`softmax`](Self::softmax) over the entries where `keep` is true; the others get weight 0,
@@ -41,7 +41,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
         S: HasAxis<A, I>,
         R: BroadcastsTo<S, How>,
     {
-        self.from_scores(softmax::softmax(self.any().view(), S::AT, Some(self.stretched(keep))))
+        self.over_scores(softmax::softmax(self.any().view(), S::AT, Some(self.stretched(keep))))
     }
 
     /// ln softmax(x) along an axis, without the detour; −∞ where the weight is 0.
@@ -49,7 +49,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        self.from_scores(softmax::log_softmax(self.any().view(), S::AT, None))
+        self.over_scores(softmax::log_softmax(self.any().view(), S::AT, None))
     }
 
     /// [`log_softmax`](Self::log_softmax) over the entries where `keep` is true; −∞ for the others.
@@ -65,10 +65,10 @@ impl<S: Shape, E: Float> Tensor<S, E> {
         S: HasAxis<A, I>,
         R: BroadcastsTo<S, How>,
     {
-        self.from_scores(softmax::log_softmax(self.any().view(), S::AT, Some(self.stretched(keep))))
+        self.over_scores(softmax::log_softmax(self.any().view(), S::AT, Some(self.stretched(keep))))
     }
 
-    fn from_scores(&self, data: Vec<E>) -> Self {
+    fn over_scores(&self, data: Vec<E>) -> Self {
         Tensor::typed(self.shape(), AnyTensor::from_packed(self.dims(), data))
     }
 }
