@@ -28,6 +28,10 @@ const RUSTC_S_OWN_WORDS: &[(&str, &str)] = &[
     ("merged_heads_must_stand_before_the_positions", METHOD),
     ("heads_of_a_block_named_in_full_must_divide_the_model_width", HEADER),
     ("split_heads_must_come_from_a_width", METHOD),
+    (
+        "axis_of_ones_own_must_not_add_a_relation",
+        "an impl that lacks an item is refused before traits",
+    ),
     ("listed_parameters_must_be_fields", "rustc names the field and lists those there are"),
 ];
 const HEADER: &str =

@@ -39,8 +39,12 @@ impl Explanation {
         const KEYS: [&str; 4] = ["Batch", "Heads", "Key", "HeadDim"];
         const SCORES: [&str; 4] = ["Batch", "Heads", "Query", "Key"];
         let d = m.checked_div(h).unwrap_or(0);
-        let count = |factors: &[usize]| factors.iter().map(|&n| n as u128).product::<u128>();
-        let bytes = |dims: &[usize]| count(dims) * element as u128;
+        // Sizes need not be those of tensors that exist; a count that is too large stays the largest.
+        let times = |counts: &[usize], each: usize| {
+            counts.iter().fold(each as u128, |product, &n| product.saturating_mul(n as u128))
+        };
+        let bytes = |dims: &[usize]| times(dims, element);
+        let operations = |dims: &[usize], each: usize| times(dims, each).saturating_mul(2);
         let step = |name, axes: &[&'static str], dims: &[usize], flops, bytes| Step {
             name,
             axes: axes.to_vec(),
@@ -53,32 +57,20 @@ impl Explanation {
         let by_query = [batch, h, query, d];
         let by_key = [batch, h, key, d];
         let scores = [batch, h, query, key];
-        let product = 2 * count(&scores) * d as u128;
+        let product = operations(&scores, d);
         Explanation {
             steps: vec![
-                step(
-                    "project queries",
-                    &ROWS,
-                    &queries,
-                    2 * count(&queries) * m as u128,
-                    bytes(&queries),
-                ),
-                step("project keys", &ROWS, &keys, 2 * count(&keys) * km as u128, bytes(&keys)),
-                step("project values", &ROWS, &keys, 2 * count(&keys) * vm as u128, bytes(&keys)),
+                step("project queries", &ROWS, &queries, operations(&queries, m), bytes(&queries)),
+                step("project keys", &ROWS, &keys, operations(&keys, km), bytes(&keys)),
+                step("project values", &ROWS, &keys, operations(&keys, vm), bytes(&keys)),
                 step("split heads of queries", &QUERIES, &by_query, 0, 0),
                 step("split heads of keys", &KEYS, &by_key, 0, 0),
                 step("split heads of values", &KEYS, &by_key, 0, 0),
                 step("score queries by keys", &SCORES, &scores, product, 0),
-                step("softmax over Key", &SCORES, &scores, 5 * count(&scores), 0),
+                step("softmax over Key", &SCORES, &scores, times(&scores, 5), 0),
                 step("weigh values", &QUERIES, &by_query, product, bytes(&by_query)),
                 step("merge heads", &ROWS, &queries, 0, 0),
-                step(
-                    "project output",
-                    &ROWS,
-                    &queries,
-                    2 * count(&queries) * m as u128,
-                    bytes(&queries),
-                ),
+                step("project output", &ROWS, &queries, operations(&queries, m), bytes(&queries)),
             ],
         }
     }
@@ -90,12 +82,12 @@ impl Explanation {
 
     /// The floating-point operations of all steps.
     pub fn flops(&self) -> u128 {
-        self.steps.iter().map(|step| step.flops).sum()
+        self.steps.iter().fold(0, |sum, step| sum.saturating_add(step.flops))
     }
 
     /// The bytes of all results.
     pub fn bytes(&self) -> u128 {
-        self.steps.iter().map(|step| step.bytes).sum()
+        self.steps.iter().fold(0, |sum, step| sum.saturating_add(step.bytes))
     }
 }
 

@@ -223,6 +223,9 @@ fn stretched<'a, T: crate::element::Element, E>(
     parts: &MaskParts<'_, E>,
     at: &[usize],
 ) -> crate::kernel::layout::View<'a, T> {
+    // A mask of a user's own may have handed on scores of other sizes.
+    let fits = at.iter().zip(tensor.dims()).all(|(&at, &n)| parts.scores[at] == n);
+    assert!(fits, "a mask of sizes {:?} for scores of sizes {:?}", tensor.dims(), parts.scores);
     let mut view = tensor.view();
     view.layout = view.layout.broadcast(&parts.scores, at);
     view

@@ -4,7 +4,7 @@ use super::{KvOf, MaskFor, MaskParts};
 use crate::axis::{Axis, Batch, HeadDim, Heads, Key, Query};
 use crate::element::Float;
 use crate::kernel::attention::{Mask as KernelMask, attention, attention_with_weights};
-use crate::kernel::layout::Layout;
+use crate::kernel::layout::{Layout, count};
 use crate::size::Size;
 use crate::tensor::{AnyTensor, Tensor};
 
@@ -170,7 +170,7 @@ impl Attention {
     ) -> (AnyTensor<E>, AnyTensor<E>) {
         let (layout, mut out) = heads_inside(queries, values);
         let scores = scores(queries, keys);
-        let mut weights = vec![E::default(); scores.iter().product()];
+        let mut weights = vec![E::default(); count(&scores)];
         let (q, k, v) = (queries.view(), keys.view(), values.view());
         attention_with_weights(q, k, v, self.scale_for(queries), mask, (&mut out, &mut weights));
         (AnyTensor::in_layout(layout, out), AnyTensor::from_packed(&scores, weights))
@@ -197,5 +197,5 @@ pub(super) fn scores<E: Float>(queries: &AnyTensor<E>, keys: &AnyTensor<E>) -> [
 fn heads_inside<E: Float>(queries: &AnyTensor<E>, values: &AnyTensor<E>) -> (Layout, Vec<E>) {
     let [batch, heads, query, _] = *queries.dims() else { unreachable!("queries have four axes") };
     let dims = [batch, query, heads, values.dims()[3]];
-    (Layout::packed(&dims).permuted(&[0, 2, 1, 3]), vec![E::default(); dims.iter().product()])
+    (Layout::packed(&dims).permuted(&[0, 2, 1, 3]), vec![E::default(); count(&dims)])
 }

@@ -3,7 +3,7 @@
 //! Both copy whole runs of the axes after the chosen one, so an embedding row is one copy.
 
 use super::elementwise::pack;
-use super::layout::{Layout, View};
+use super::layout::{Layout, View, count};
 use super::parallel::for_each_chunk;
 use super::runs::Runs;
 use crate::element::Element;
@@ -16,8 +16,8 @@ const GROUP: usize = 1 << 14;
 /// of that axis's size. The indices must be below it.
 pub(crate) fn gather<E: Element>(view: View<E>, at: usize, indices: &[usize]) -> Vec<E> {
     let (outer, inner) = outer_and_inner(&view.layout, at);
-    let (count, each) = (outer.count(), inner.count());
-    let mut out = vec![E::default(); count * indices.len() * each];
+    let each = inner.count();
+    let mut out = vec![E::default(); count(&[outer.count(), indices.len(), each])];
     if out.is_empty() {
         return out;
     }

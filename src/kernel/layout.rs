@@ -79,6 +79,17 @@ pub(crate) fn checked_count(dims: &[usize]) -> Option<usize> {
     Some(if dims.contains(&0) { 0 } else { nonzero })
 }
 
+/// The number of elements of a block that is about to be made.
+///
+/// # Panics
+/// Where [`checked_count`] has none. Sizes that come together for the first time, as the rows of one
+/// block and the columns of another, go through here before anything is allocated: a product that
+/// wrapped around would promise more elements than there are.
+pub(crate) fn count(dims: &[usize]) -> usize {
+    checked_count(dims)
+        .unwrap_or_else(|| panic!("the sizes {dims:?} multiply to more than isize::MAX elements"))
+}
+
 /// Sizes, strides and offset of a block within a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -89,7 +100,11 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Row-major, without gaps.
+    ///
+    /// # Panics
+    /// As [`count`].
     pub(crate) fn packed(dims: &[usize]) -> Self {
+        count(dims);
         let mut strides = Dims::new(dims);
         let mut step = 1;
         for (stride, &n) in strides.iter_mut().zip(dims).rev() {
@@ -105,7 +120,8 @@ impl Layout {
 
     /// The number of elements.
     pub(crate) fn count(&self) -> usize {
-        self.dims.iter().product()
+        // Repeated along other axes, an empty block may have sizes whose product overflows.
+        if self.dims.contains(&0) { 0 } else { self.dims.iter().product() }
     }
 
     /// Whether the elements lie in row-major order without gaps. Strides of axes of size 1 do not
@@ -164,14 +180,15 @@ impl Layout {
     }
 
     /// Axis `at`, of size `outer · inner`, as two axes of those sizes.
+    ///
+    /// # Panics
+    /// As [`count`]: an axis of size 0 may become one of any size and one of 0.
     pub(crate) fn split(&self, at: usize, outer: usize, inner: usize) -> Self {
         debug_assert_eq!(self.dims[at], outer * inner);
         let stride = self.strides[at];
-        Layout {
-            dims: self.dims.replaced(at, inner).inserted(at, outer),
-            strides: self.strides.inserted(at, stride * inner),
-            offset: self.offset,
-        }
+        let dims = self.dims.replaced(at, inner).inserted(at, outer);
+        count(&dims);
+        Layout { dims, strides: self.strides.inserted(at, stride * inner), offset: self.offset }
     }
 
     /// Axes `at` and `at + 1` as one, or `None` where no single stride reaches their elements in

@@ -6,6 +6,7 @@ use super::{
 use crate::axis::Axis;
 use crate::element::Float;
 use crate::kernel::gemm::PackedB;
+use crate::kernel::layout::count;
 use crate::kernel::linear::linear_packed;
 use crate::shape::{EndsWith, FixedSizes};
 use crate::size::Size;
@@ -127,7 +128,7 @@ pub(crate) fn apply<E: Float>(
     bias: Option<&AnyTensor<E>>,
 ) -> AnyTensor<E> {
     let dims = x.layout().dims.replaced(x.rank() - 1, weight.dims().1);
-    let mut out = vec![E::default(); dims.iter().product()];
+    let mut out = vec![E::default(); count(&dims)];
     let bias = bias.map(AnyTensor::packed);
     linear_packed(x.view(), weight, bias.as_ref().and_then(AnyTensor::as_slice), &mut out);
     AnyTensor::from_packed(&dims, out)

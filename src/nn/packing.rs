@@ -5,7 +5,7 @@ use crate::kernel::gemm::{PackedB, pack_b};
 use crate::kernel::index::concat;
 use crate::kernel::layout::Layout;
 use crate::tensor::AnyTensor;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The packed form of one or more weights side by side, made at first use and again when a weight
 /// has changed.
@@ -30,10 +30,11 @@ impl<E> Default for Packing<E> {
 impl<E: Float> Packing<E> {
     /// `weights`, each over (in, out) with the same in, packed side by side.
     pub(crate) fn of(&self, weights: &[&AnyTensor<E>]) -> Arc<PackedB<E>> {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = slot.as_ref().filter(|slot| slot.holds(weights)) {
+        if let Some(slot) = self.lock().as_ref().filter(|slot| slot.holds(weights)) {
             return slot.packed.clone();
         }
+        // Not under the lock: packing runs on the thread pool, and while a thread waits for its part
+        // there, the pool may give it another call of the same layer.
         let packed = Arc::new(match weights {
             [one] => pack_b(one.view()),
             _ => {
@@ -44,8 +45,12 @@ impl<E: Float> Packing<E> {
             }
         });
         let of = weights.iter().map(|w| (Arc::downgrade(w.storage()), *w.layout())).collect();
-        *slot = Some(Slot { of, packed: packed.clone() });
+        *self.lock() = Some(Slot { of, packed: packed.clone() });
         packed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Slot<E>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

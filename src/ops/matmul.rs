@@ -3,7 +3,7 @@
 use crate::axis::Axis;
 use crate::element::Float;
 use crate::kernel::gemm::gemm;
-use crate::kernel::layout::View;
+use crate::kernel::layout::{View, count};
 use crate::kernel::linear::linear;
 use crate::shape::{Contracts, HasAxis, Marker, MatrixProduct, Shape};
 use crate::tensor::{AnyTensor, Tensor};
@@ -85,7 +85,7 @@ fn product<E: Float>(mut a: View<E>, mut b: View<E>) -> Vec<E> {
     }
     let shared = b.layout.rank() - 2;
     let columns = b.layout.dims[shared];
-    let mut out = vec![E::default(); rows * columns];
+    let mut out = vec![E::default(); count(&[rows, columns])];
     b.layout = b.layout.transposed();
     if shared == 0 {
         linear(a, b, None, &mut out);

@@ -1,6 +1,6 @@
 //! Finding one axis, or two neighbours, by name.
 
-use super::{At, Marker, Shape, for_each_rank};
+use super::{At, Marker, Ours, Shape, for_each_rank};
 use crate::axis::Axis;
 
 /// The shape has axis `A`, once. `I` says where; it is inferred.
@@ -15,6 +15,8 @@ use crate::axis::Axis;
     label = "this axis is not one of the tensor's"
 )]
 pub trait HasAxis<A, I: Marker>: Shape {
+    #[doc(hidden)]
+    const OURS: Ours;
     /// Where the axis stands, from 0.
     const AT: usize;
     /// The shape without the axis.
@@ -35,6 +37,8 @@ pub trait HasAxis<A, I: Marker>: Shape {
     label = "no such axis, or six axes already"
 )]
 pub trait Expands<A, I: Marker>: Shape {
+    #[doc(hidden)]
+    const OURS: Ours;
     /// Where the axis stands, from 0.
     const AT: usize;
     /// The shape with two axes in its place.
@@ -51,6 +55,8 @@ pub trait Expands<A, I: Marker>: Shape {
     label = "two axes become one only where they are neighbours in this order"
 )]
 pub trait HasPair<A, B, I: Marker>: Shape {
+    #[doc(hidden)]
+    const OURS: Ours;
     /// Where the first of them stands, from 0.
     const AT: usize;
     /// The shape with one axis in place of the two.
@@ -68,11 +74,14 @@ pub trait HasPair<A, B, I: Marker>: Shape {
 /// [`Other`] keeps the question open until the caller has.
 #[doc(hidden)]
 pub trait Is<A> {
+    #[doc(hidden)]
+    const OURS: Ours;
     fn is(axis: A) -> Self;
 }
 
 #[diagnostic::do_not_recommend]
 impl<A> Is<A> for A {
+    const OURS: Ours = Ours;
     fn is(axis: A) -> A {
         axis
     }
@@ -84,6 +93,7 @@ pub struct Other<A>(A);
 
 #[diagnostic::do_not_recommend]
 impl<A> Is<A> for Other<A> {
+    const OURS: Ours = Ours;
     fn is(axis: A) -> Other<A> {
         Other(axis)
     }
@@ -95,6 +105,8 @@ impl<A> Is<A> for Other<A> {
     label = "a shape has at most six axes"
 )]
 pub trait Prepends<A: Axis>: Shape {
+    #[doc(hidden)]
+    const OURS: Ours;
     /// The shape with the axis in front.
     type Output: Shape;
     /// The shape with the axis in front.
@@ -107,6 +119,7 @@ macro_rules! positions {
     ([$($T:ident)*] [$($P:ident $pi:tt)*] [$X:ident $i:tt $($R:ident $ri:tt)*]) => {
         #[diagnostic::do_not_recommend]
         impl<$($T: Axis),*> HasAxis<$X, At<$i>> for ($($T,)*) {
+            const OURS: Ours = Ours;
             const AT: usize = $i;
             type Without = ($($P,)* $($R,)*);
             type With<Z: Axis> = ($($P,)* Z, $($R,)*);
@@ -131,6 +144,7 @@ macro_rules! pair {
     ([$($T:ident)*] [$($P:ident $pi:tt)*] [$X:ident $i:tt $Y:ident $j:tt $($R:ident $ri:tt)*]) => {
         #[diagnostic::do_not_recommend]
         impl<$($T: Axis,)* Second: Is<$Y>> HasPair<$X, Second, At<$i>> for ($($T,)*) {
+            const OURS: Ours = Ours;
             const AT: usize = $i;
             type Merged<Z: Axis> = ($($P,)* Z, $($R,)*);
             fn merged<Z: Axis>(self, z: Z) -> Self::Merged<Z> {
@@ -148,6 +162,7 @@ macro_rules! expansions {
     ([$($T:ident)*] [$($P:ident $pi:tt)*] [$X:ident $i:tt $($R:ident $ri:tt)*]) => {
         #[diagnostic::do_not_recommend]
         impl<$($T: Axis),*> Expands<$X, At<$i>> for ($($T,)*) {
+            const OURS: Ours = Ours;
             const AT: usize = $i;
             type Into<Y: Axis, Z: Axis> = ($($P,)* Y, Z, $($R,)*);
             fn into_pair<Y: Axis, Z: Axis>(self, y: Y, z: Z) -> Self::Into<Y, Z> {
@@ -173,6 +188,7 @@ macro_rules! with_room {
         expansions! { [$($A)*] [] [$($A $i)*] }
         #[diagnostic::do_not_recommend]
         impl<N: Axis, $($A: Axis),*> Prepends<N> for ($($A,)*) {
+            const OURS: Ours = Ours;
             type Output = (N, $($A,)*);
             fn prepend(self, axis: N) -> Self::Output {
                 (axis, $(self.$i,)*)

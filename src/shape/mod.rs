@@ -28,8 +28,12 @@ use std::fmt::Debug;
 
 mod sealed {
     pub trait Sealed {}
+    /// Closes the relations that name an axis: for an axis of its own another crate could write an
+    /// impl with a marker of this one, but not this type.
+    #[derive(Debug)]
+    pub struct Ours;
 }
-use sealed::Sealed;
+use sealed::{Ours, Sealed};
 
 /// All axes of a tensor, as a type and as a value: `(Batch(b), Seq(s), Model(C::<384>))`.
 ///

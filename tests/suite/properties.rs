@@ -6,6 +6,7 @@
 mod batches;
 mod empty;
 mod hidden;
+mod huge;
 mod loops;
 mod rearranged;
 mod strided;

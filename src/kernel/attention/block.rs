@@ -8,8 +8,8 @@
 //!
 //! When a block raises a query's maximum, what was summed so far is scaled down to it. Blocks that no
 //! query sees are left out. Hidden scores are −∞ before the maximum is taken, so their weights are
-//! exactly 0; where V holds NaN or infinities in a block that hides something, the product steps over
-//! the keys of weight 0, because 0 · NaN is NaN.
+//! exactly 0; where V holds NaN or infinities in a block with such weights, the product steps over the
+//! keys of weight 0, because 0 · NaN is NaN.
 //!
 //! Where the weights are wanted, there is one block, of all keys, whose weights are written at the
 //! end.
@@ -19,7 +19,7 @@ use crate::element::Float;
 use crate::kernel::exp::exp_of_negative;
 use crate::kernel::gemm::{Matrix, pack_panel, pack_panel_wide};
 use crate::kernel::scratch::{Spare, padded, split};
-use crate::kernel::simd::{Kernel, Vector};
+use crate::kernel::simd::{Kernel, MAX_LANES, Vector};
 use crate::kernel::tile::{Tile, columns};
 use num_traits::{Float as _, One, Zero};
 use std::ops::Range;
@@ -105,10 +105,10 @@ impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
             unsafe {
                 self.score::<V>(&mut state, keys.clone(), &mask);
                 let scores = &mut state.scores[..keys.len() * width];
-                let hides = mask.apply(visible, first, scores);
-                update::<V, E>(&mut state, keys.len(), &mask);
+                mask.apply(visible, first, scores);
+                let weightless = update::<V, E>(&mut state, keys.len(), &mask);
                 self.rescale(&mut state);
-                let careful = hides && !self.is_finite(keys.clone());
+                let careful = weightless && !self.is_finite(keys.clone());
                 self.add_values::<V>(&mut state, keys, &mask, careful);
             }
         }
@@ -199,7 +199,9 @@ impl<E: Float> Attend<'_, E> {
     fn rescale(&self, state: &mut State<E::Wide>) {
         let row = state.sums.len() / self.queries.len().max(1);
         for (sums, &factor) in state.sums.chunks_exact_mut(row.max(1)).zip(&*state.factor) {
-            if factor != E::Wide::one() {
+            if factor == E::Wide::zero() {
+                sums.fill(factor); // 0 · ∞ would be NaN
+            } else if factor != E::Wide::one() {
                 sums.iter_mut().for_each(|sum| *sum *= factor);
             }
         }
@@ -361,7 +363,7 @@ unsafe fn prefetch<V: Vector, E>(matrix: Matrix<E>, columns: usize) {
     }
 }
 
-/// Turns the scores of a block into weights relative to the running maximum.
+/// Turns the scores of a block into weights relative to the running maximum. Gives whether any is 0.
 ///
 /// # Safety
 ///
@@ -371,8 +373,11 @@ unsafe fn update<V: Vector, E: Float<Wide = V::Scalar>>(
     state: &mut State<V::Scalar>,
     keys: usize,
     mask: &HeadMask<E>,
-) {
+) -> bool {
     let width = state.width;
+    let mut weightless = false;
+    // SAFETY: the instruction set is the caller's.
+    let mut least = unsafe { V::splat(V::Scalar::one()) };
     for panel in (0..width).step_by(columns::<V>()) {
         let bound = mask.bound(panel..panel + columns::<V>(), keys);
         // SAFETY: the instruction set is the caller's; the panel lies within rows of `width`.
@@ -387,6 +392,7 @@ unsafe fn update<V: Vector, E: Float<Wide = V::Scalar>>(
                     let weight = exp_of_negative(V::load(place).sub(base));
                     weight.store(place);
                     *sum = sum.add(weight);
+                    least = weight.min(least); // a NaN is passed over
                 }
                 place = place.wrapping_add(width);
             }
@@ -401,7 +407,12 @@ unsafe fn update<V: Vector, E: Float<Wide = V::Scalar>>(
         for row in state.scores[bound * width..keys * width].chunks_exact_mut(width) {
             row[panel..panel + columns::<V>()].fill(V::Scalar::zero());
         }
+        weightless |= bound < keys;
     }
+    let mut lanes = [V::Scalar::one(); MAX_LANES];
+    // SAFETY: the instruction set is the caller's; no vector has more lanes.
+    unsafe { least.store(lanes.as_mut_ptr()) };
+    weightless || lanes.contains(&V::Scalar::zero())
 }
 
 /// Raises the running maxima at `at` to those of `bound` keys, and keeps the factor that the sums so

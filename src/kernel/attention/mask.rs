@@ -131,27 +131,27 @@ impl<'a, E: Float> HeadMask<'a, E> {
     }
 
     /// Adds the biases to the scores of the block, then hides what [`look`](Self::look) found
-    /// hidden. Gives whether anything is.
+    /// hidden.
     #[inline(always)]
-    pub(super) fn apply<R: Real>(&self, visible: Visible, first: usize, scores: &mut [R]) -> bool
+    pub(super) fn apply<R: Real>(&self, visible: Visible, first: usize, scores: &mut [R])
     where
         E: Float<Wide = R>,
     {
         let queries = self.queries.len();
         let hidden = R::neg_infinity();
-        let mut hides = visible != Visible::All;
         for bias in &self.mask.bias {
             let (at, [query, key]) = self.start(bias, first);
             for (j, scores) in scores.chunks_exact_mut(self.width).enumerate() {
                 for (i, score) in scores[..queries].iter_mut().enumerate() {
                     let bias = bias.data[at + j * key + i * query].wide();
-                    hides |= bias == hidden;
-                    *score = if bias == hidden { hidden } else { *score + bias };
+                    // What is hidden stays so: −∞ and another bias of ∞ or NaN would be NaN.
+                    let hide = bias == hidden || *score == hidden;
+                    *score = if hide { hidden } else { *score + bias };
                 }
             }
         }
         if visible == Visible::All {
-            return hides;
+            return;
         }
         if self.visible.is_empty() {
             for (scores, j) in scores.chunks_exact_mut(self.width).zip(0i32..) {
@@ -163,7 +163,6 @@ impl<'a, E: Float> HeadMask<'a, E> {
         for (score, &visible) in scores.iter_mut().zip(&self.visible) {
             *score = if visible { *score } else { hidden };
         }
-        hides
     }
 
     /// Where a view has the first query and the key `first`, and its strides over queries and keys.

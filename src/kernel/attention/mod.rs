@@ -12,7 +12,7 @@ mod tests;
 pub(crate) use mask::{Band, Mask};
 
 use super::gemm::Matrix;
-use super::layout::View;
+use super::layout::{View, count};
 use super::parallel::for_each;
 use super::simd::{Isa, Lanes};
 use crate::element::Float;
@@ -82,13 +82,13 @@ fn attention_on<E: Float>(
     assert_eq!(k.layout.dims[..], [batch, groups, keys, d]);
     assert_eq!(v.layout.dims[..], [batch, groups, keys, dv]);
     assert!([q, k, v].iter().all(|view| view.layout.extent() <= view.data.len()));
-    assert_eq!(out.len(), batch * queries * heads * dv);
-    let rows = batch * heads * queries;
-    assert!(weights.as_ref().is_none_or(|weights| weights.len() == rows * keys));
+    let rows = count(&[batch, heads, queries]);
+    assert_eq!(out.len(), count(&[rows, dv]));
+    assert!(weights.as_ref().is_none_or(|weights| weights.len() == count(&[rows, keys])));
     let full = [batch, heads, queries, keys];
     assert!(mask.keep.iter().all(|keep| keep.layout.dims[..] == full));
     assert!(mask.bias.iter().all(|bias| bias.layout.dims[..] == full));
-    if rows == 0 {
+    if out.is_empty() && weights.as_ref().is_none_or(|weights| weights.is_empty()) {
         return;
     }
     assert!(groups > 0 && heads.is_multiple_of(groups));
@@ -101,7 +101,7 @@ fn attention_on<E: Float>(
     let outputs =
         Outputs { out: out.as_mut_ptr(), weights: weights.map(|weights| weights.as_mut_ptr()) };
     let blocks = queries.div_ceil(QUERIES);
-    let work = rows * keys * (d + dv + 8);
+    let work = rows.saturating_mul(keys).saturating_mul(d + dv + 8);
     for_each(batch * heads * blocks, work, |i| {
         let (i, first) = (i / blocks, i % blocks * QUERIES);
         let (b, h) = (i / heads, i % heads);

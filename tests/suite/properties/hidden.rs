@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use shapeproof::{
-    Batch, C, Causal, EncoderConfig, EncoderLayer, Float, Generator, Infer, Key, Model,
-    MultiHeadAttention, Query, Seq, Tensor, dyn_size,
+    Attention, Batch, C, Causal, EncoderConfig, EncoderLayer, Float, Generator, HeadDim, Heads,
+    Infer, Key, MaskFor, MaskParts, Model, MultiHeadAttention, NoMask, Query, ScoreBias, Seq,
+    Tensor, dyn_size,
 };
 
 use super::draws;
@@ -254,4 +255,82 @@ for_both_elements! {
     combined_masks_are_their_entries_and => masks_combine_as_booleans(sizes in sizes());
     nan_in_a_hidden_score_reaches_no_weight => masked_softmax_sees_no_hidden_score(dims in [0usize..4, 0..5, 0..9]);
     nan_in_padding_reaches_no_other_position => padding_reaches_no_other_position(dims in [1usize..4, 1..6]);
+}
+
+type OneQuery = (Batch<C<1>>, Heads<C<1>>, Query<C<1>>, HeadDim<C<1>>);
+type Keys<const K: usize> = (Batch<C<1>>, Heads<C<1>>, Key<C<K>>, HeadDim<C<1>>);
+
+#[test]
+fn a_key_that_one_bias_hides_stays_hidden_whatever_another_adds() {
+    let q = Tensor::<OneQuery>::zeros();
+    let v = Tensor::<Keys<3>>::from([[[[2.0], [4.0], [100.0]]]]);
+    let hide = ScoreBias(Tensor::<(Key<C<3>>,)>::from([0.0, 0.0, f32::NEG_INFINITY]));
+    for strange in [f32::NAN, f32::INFINITY, f32::MAX, f32::NEG_INFINITY] {
+        let add = ScoreBias(Tensor::<(Key<C<3>>,)>::from([0.0, 0.0, strange]));
+        for (y, weights) in [
+            Attention::new().apply_with_weights(&q, &v, &v, &hide & &add),
+            Attention::new().apply_with_weights(&q, &v, &v, &add & &hide),
+        ] {
+            assert_eq!((y.to_vec(), weights.to_vec()), (vec![3.0], vec![0.5, 0.5, 0.0]));
+        }
+    }
+}
+
+/// A key of weight exactly 0, by a score of −∞ or one far below the others, in the first block of
+/// keys or in a later one.
+#[test]
+fn a_value_of_weight_0_reaches_nothing_without_a_mask_too() {
+    let q = Tensor::<OneQuery>::ones();
+    for far in [f32::NEG_INFINITY, -1e30] {
+        for at in [0, 7, 199] {
+            let score = |i: usize| if i == at { far } else { 0.0 };
+            let k = Tensor::<Keys<200>>::from_fn(|index| score(index[2]));
+            for strange in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                let v = Tensor::<Keys<200>>::from_fn(
+                    |index| if index[2] == at { strange } else { 3.0 },
+                );
+                let y = Attention::new().apply(&q, &k, &v, NoMask).value_of_one();
+                let (z, _) = Attention::new().apply_with_weights(&q, &k, &v, NoMask);
+                assert!((y - 3.0).abs() < 1e-5, "{far} at {at}: {y}");
+                assert!((z.value_of_one() - 3.0).abs() < 1e-5, "{far} at {at}: {z}");
+            }
+        }
+    }
+}
+
+/// The first keys score low, the later ones so high that nothing of the first is left.
+#[test]
+fn values_whose_weight_falls_to_0_later_reach_nothing() {
+    let q = Tensor::<OneQuery>::ones();
+    let k = Tensor::<Keys<200>>::from_fn(|index| if index[2] < 150 { 0.0 } else { 1e4 });
+    let v = Tensor::<Keys<200>>::from_fn(|index| if index[2] < 90 { f32::INFINITY } else { 3.0 });
+    let y = Attention::new().apply(&q, &k, &v, NoMask).value_of_one();
+    assert!((y - 3.0).abs() < 1e-5, "{y}");
+}
+
+trait One {
+    fn value_of_one(&self) -> f32;
+}
+impl One for Tensor<OneQuery> {
+    fn value_of_one(&self) -> f32 {
+        self.try_at(&[0, 0, 0, 0]).unwrap()
+    }
+}
+
+/// Says of any scores what it says of those with two keys.
+struct Impostor(Tensor<(Key<C<2>>,), bool>);
+
+impl<S> MaskFor<S> for Impostor {
+    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, f32>) {
+        type Scores = (Batch<C<1>>, Heads<C<1>>, Query<C<1>>, Key<C<2>>);
+        MaskFor::<Scores>::add_to(&self.0, parts);
+    }
+}
+
+#[test]
+#[should_panic(expected = "a mask of sizes [2] for scores of sizes [1, 1, 1, 200]")]
+fn a_mask_that_is_passed_off_for_other_sizes_is_noticed() {
+    let v = Tensor::<Keys<200>>::ones();
+    let mask = Impostor(Tensor::from([true, true]));
+    Attention::new().apply(&Tensor::<OneQuery>::ones(), &v, &v, mask);
 }

@@ -148,3 +148,21 @@ fn concurrent_callers_get_what_they_would_get_alone() {
         assert!(all.iter().all(|bits| *bits == alone));
     }
 }
+
+/// Weights are packed on the pool, and a thread that waits there may be given a second call of the
+/// layer whose weights it is packing.
+#[test]
+fn first_calls_of_one_layer_from_all_sides_wait_for_nothing_but_their_work() {
+    let pool = &POOLS[1];
+    let x = Tensor::<(Batch<C<1>>, Seq<C<1>>, Model<C<256>>)>::ones();
+    for round in 0..100 {
+        let layer = Linear::<Model<C<256>>, Hidden<C<256>>>::xavier(&mut Generator::seeded(round));
+        std::thread::scope(|scope| {
+            let call = || pool.install(|| layer.forward(&x, &mut Infer));
+            let calls: Vec<_> = (0..6).map(|_| scope.spawn(call)).collect();
+            let mut all = calls.into_iter().map(|call| call.join().unwrap());
+            let first = all.next().unwrap();
+            assert!(all.all(|y| y == first));
+        });
+    }
+}
