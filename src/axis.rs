@@ -43,15 +43,15 @@ macro_rules! axis {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
         #[allow(missing_docs)]
-        pub struct $Axis<N>(pub N);
-        impl<N: $crate::Size> $crate::Axis for $Axis<N> {
-            type Size = N;
-            type With<T: $crate::Size> = $Axis<T>;
+        pub struct $Axis<AxisSize>(pub AxisSize);
+        impl<AxisSize: $crate::Size> $crate::Axis for $Axis<AxisSize> {
+            type Size = AxisSize;
+            type With<OtherSize: $crate::Size> = $Axis<OtherSize>;
             const NAME: &'static str = stringify!($Axis);
-            fn size(self) -> N {
+            fn size(self) -> AxisSize {
                 self.0
             }
-            fn with<T: $crate::Size>(size: T) -> $Axis<T> {
+            fn with<OtherSize: $crate::Size>(size: OtherSize) -> $Axis<OtherSize> {
                 $Axis(size)
             }
         }

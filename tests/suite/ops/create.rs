@@ -147,3 +147,14 @@ fn random_tensors_have_the_moments_they_were_asked_for() {
     assert!((mean - 1.0).abs() < 0.03 && (deviation - 6.0 / 12f64.sqrt()).abs() < 0.03);
     assert!(x.to_vec().iter().all(|x| (-2.0..4.0).contains(x)));
 }
+
+/// Names that a macro might use for itself.
+mod letters {
+    shapeproof::axis!(N, T, A, E, Size, AxisName);
+}
+
+#[test]
+fn axes_may_have_any_name() {
+    let x = Tensor::<(letters::N<C<2>>, letters::T<C<3>>, letters::Size<C<1>>)>::ones();
+    assert_eq!(x.sum(letters::T).to_vec(), [3.0, 3.0]);
+}
