@@ -15,11 +15,11 @@
 //! end.
 
 use super::mask::{HeadMask, Mask, Visible};
+use super::running::{State, update};
 use crate::element::Float;
-use crate::kernel::exp::exp_of_negative;
 use crate::kernel::gemm::{Matrix, pack_panel, pack_panel_wide};
 use crate::kernel::scratch::{Spare, padded, split};
-use crate::kernel::simd::{Kernel, MAX_LANES, Vector};
+use crate::kernel::simd::{Kernel, Vector};
 use crate::kernel::tile::{Tile, columns};
 use num_traits::{Float as _, One, Zero};
 use std::ops::Range;
@@ -49,25 +49,6 @@ pub(super) struct Attend<'a, E> {
     pub(super) out_row: usize,
     /// `keys` elements for each query, one row after the other, if wanted.
     pub(super) weights: Option<*mut E>,
-}
-
-/// Scratch, all of it wide. Rows over queries have `width` places.
-struct State<'s, R> {
-    width: usize,
-    /// Qᵀ · scale in panels of a tile's columns.
-    q: &'s mut [R],
-    /// A row for each key of the block: scores, then weights that are not yet divided by their sum.
-    scores: &'s mut [R],
-    /// A row of Dv, padded to whole tiles, for each query.
-    sums: &'s mut [R],
-    /// For each query: the maximum so far, the sum of weights, and what the last block scaled by.
-    max: &'s mut [R],
-    total: &'s mut [R],
-    factor: &'s mut [R],
-    /// A block of V in panels of a tile's columns.
-    v: &'s mut [R],
-    /// The keys of a block, where they must be converted.
-    k: &'s mut [R],
 }
 
 impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
@@ -360,86 +341,6 @@ unsafe fn prefetch<V: Vector, E>(matrix: Matrix<E>, columns: usize) {
             // SAFETY: the caller's.
             unsafe { V::prefetch(row.wrapping_add(column).cast()) }
         }
-    }
-}
-
-/// Turns the scores of a block into weights relative to the running maximum. Gives whether any is 0.
-///
-/// # Safety
-///
-/// The processor has the instruction set of `V`.
-#[inline(always)]
-unsafe fn update<V: Vector, E: Float<Wide = V::Scalar>>(
-    state: &mut State<V::Scalar>,
-    keys: usize,
-    mask: &HeadMask<E>,
-) -> bool {
-    let width = state.width;
-    let mut weightless = false;
-    // SAFETY: the instruction set is the caller's.
-    let mut least = unsafe { V::splat(V::Scalar::one()) };
-    for panel in (0..width).step_by(columns::<V>()) {
-        let bound = mask.bound(panel..panel + columns::<V>(), keys);
-        // SAFETY: the instruction set is the caller's; the panel lies within rows of `width`.
-        unsafe {
-            let [first, second] = [panel, panel + V::LANES];
-            let bases = [raise::<V>(state, first, bound), raise::<V>(state, second, bound)];
-            let mut sums = [V::splat(V::Scalar::zero()); 2];
-            let mut place = state.scores[first..].as_mut_ptr();
-            for _ in 0..bound {
-                for (i, (sum, base)) in sums.iter_mut().zip(bases).enumerate() {
-                    let place = place.add(i * V::LANES);
-                    let weight = exp_of_negative(V::load(place).sub(base));
-                    weight.store(place);
-                    *sum = sum.add(weight);
-                    least = weight.min(least); // a NaN is passed over
-                }
-                place = place.wrapping_add(width);
-            }
-            for (at, sum) in [first, second].into_iter().zip(sums) {
-                let total = state.total[at..].as_mut_ptr();
-                let factor = V::load(state.factor[at..].as_ptr());
-                V::load(total).mul_add(factor, sum).store(total);
-            }
-        }
-        // Beyond the bound lies what was there before; a tile of the product with V may also have
-        // rows of the next panel, and read as far as that one's bound.
-        for row in state.scores[bound * width..keys * width].chunks_exact_mut(width) {
-            row[panel..panel + columns::<V>()].fill(V::Scalar::zero());
-        }
-        weightless |= bound < keys;
-    }
-    let mut lanes = [V::Scalar::one(); MAX_LANES];
-    // SAFETY: the instruction set is the caller's; no vector has more lanes.
-    unsafe { least.store(lanes.as_mut_ptr()) };
-    weightless || lanes.contains(&V::Scalar::zero())
-}
-
-/// Raises the running maxima at `at` to those of `bound` keys, and keeps the factor that the sums so
-/// far must be scaled by. Gives what is to be subtracted from the scores.
-///
-/// # Safety
-///
-/// The processor has the instruction set of `V`; `at` is at least `LANES` places before `width`.
-#[inline(always)]
-unsafe fn raise<V: Vector>(state: &mut State<V::Scalar>, at: usize, bound: usize) -> V {
-    // SAFETY: the caller's, and there are scores for `bound` rows.
-    unsafe {
-        let zero = V::splat(V::Scalar::zero());
-        let nothing = V::splat(V::Scalar::neg_infinity());
-        let old = V::load(state.max[at..].as_ptr());
-        let mut max = old;
-        let mut place = state.scores[at..].as_ptr();
-        for _ in 0..bound {
-            // A NaN is passed over here, and reaches the total through its weight.
-            max = V::load(place).max(max);
-            place = place.wrapping_add(state.width);
-        }
-        max.store(state.max[at..].as_mut_ptr());
-        // Where nothing is visible yet, −∞ − −∞ would be NaN.
-        let base = nothing.if_less(max, max, zero);
-        exp_of_negative(old.sub(base)).store(state.factor[at..].as_mut_ptr());
-        base
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod block;
 mod mask;
+mod running;
 #[cfg(test)]
 mod tests;
 
