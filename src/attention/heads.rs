@@ -1,6 +1,7 @@
 //! Which key/value heads can serve which query heads.
 
 use crate::axis::{Axis, Heads, KvHeads};
+use crate::shape::Ours;
 use crate::size::{DivisibleBy, Size, Static};
 
 /// The key/value heads of attention with these query heads: the same `Heads<H>`, or fewer
@@ -15,10 +16,17 @@ use crate::size::{DivisibleBy, Size, Static};
     message = "{Self} cannot serve as key/value heads of {Queries}",
     label = "either the same heads, or `KvHeads<G>` where G divides the heads evenly"
 )]
-pub trait KvOf<Queries>: Axis {}
+pub trait KvOf<Queries>: Axis {
+    #[doc(hidden)]
+    const OURS: Ours;
+}
 
 #[diagnostic::do_not_recommend]
-impl<H: Size> KvOf<Heads<H>> for Heads<H> {}
+impl<H: Size> KvOf<Heads<H>> for Heads<H> {
+    const OURS: Ours = Ours;
+}
 
 #[diagnostic::do_not_recommend]
-impl<H: DivisibleBy<G>, G: Static> KvOf<Heads<H>> for KvHeads<G> {}
+impl<H: DivisibleBy<G>, G: Static> KvOf<Heads<H>> for KvHeads<G> {
+    const OURS: Ours = Ours;
+}

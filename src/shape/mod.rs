@@ -33,7 +33,8 @@ mod sealed {
     #[derive(Debug)]
     pub struct Ours;
 }
-use sealed::{Ours, Sealed};
+pub(crate) use sealed::Ours;
+use sealed::Sealed;
 
 /// All axes of a tensor, as a type and as a value: `(Batch(b), Seq(s), Model(C::<384>))`.
 ///
