@@ -1,4 +1,4 @@
-use shapeproof::{Axis, Batch, C, HasAxis, Marker, Tensor, axis};
+use shapeproof::{Axis, Batch, C, HasAxis, Marker, Size, Tensor, axis};
 
 axis!(Speaker);
 
@@ -6,7 +6,6 @@ fn entries<S: HasAxis<Speaker<C<3>>, I>, I: Marker>(x: Tensor<S>) -> usize {
     x.shape().axis().size().get()
 }
 fn main() {
-    use shapeproof::Size;
     let x = Tensor::<(Batch<C<2>>, Speaker<C<3>>)>::ones();
     assert_eq!(x.sum(Speaker).to_vec(), [3.0, 3.0]);
     assert_eq!(entries(x), 3);
