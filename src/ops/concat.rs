@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernel::index;
 use crate::shape::{HasAxis, Marker, Prepends, SameAxes, Shape};
 use crate::size::{C, Plus, Size};
-use crate::tensor::{AnyTensor, Tensor};
+use crate::tensor::Tensor;
 
 impl<S: Shape, E: Element> Tensor<S, E> {
     /// `other` behind this tensor, along a named axis. All other axes must be the same.
@@ -46,7 +46,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         });
         let shape = self.shape().with(A::with(sum));
         let data = index::concat(&[self.any().view(), other.any().view()], S::AT);
-        Tensor::typed(shape, AnyTensor::from_packed(&shape.dims(), data))
+        Tensor::from_packed(shape, data)
     }
 }
 
@@ -77,5 +77,5 @@ where
     let first = tensors.first().ok_or_else(|| Error::shape("no tensors to stack"))?;
     let shape = first.shape().prepend(axis(C));
     let data = tensors.iter().flat_map(|tensor| tensor.to_vec()).collect();
-    Ok(Tensor::typed(shape, AnyTensor::from_packed(&shape.dims(), data)))
+    Ok(Tensor::from_packed(shape, data))
 }

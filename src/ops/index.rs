@@ -38,7 +38,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         let places = checked(indices.any(), self.dims()[S::AT], A::NAME)?;
         let shape = self.shape().with(indices.shape().0);
         let data = index::gather(self.any().view(), S::AT, &places);
-        Ok(Tensor::typed(shape, AnyTensor::from_packed(&shape.dims(), data)))
+        Ok(Tensor::from_packed(shape, data))
     }
 }
 
@@ -60,7 +60,7 @@ impl<V: Axis, M: Axis, E: Element> Tensor<(V, M), E> {
         let places = checked(indices.any(), self.dims()[0], V::NAME)?;
         let shape = indices.shape().append((self.shape().1,));
         let data = index::gather(self.any().view(), 0, &places);
-        Ok(Tensor::typed(shape, AnyTensor::from_packed(&shape.dims(), data)))
+        Ok(Tensor::from_packed(shape, data))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::kernel::gemm::gemm;
 use crate::kernel::layout::{View, count};
 use crate::kernel::linear::linear;
 use crate::shape::{Contracts, HasAxis, Marker, MatrixProduct, Shape};
-use crate::tensor::{AnyTensor, Tensor};
+use crate::tensor::Tensor;
 
 impl<S: Shape, E: Float> Tensor<S, E> {
     /// The sum over a named axis of the products of both tensors' entries: a matrix product over
@@ -57,7 +57,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
         let a = View { layout: left.layout.with_last(S::AT), ..left };
         let b = View { layout: right.layout.with_last(R::AT), ..right };
         let data = product(a, b);
-        Tensor::typed(shape, AnyTensor::from_packed(&shape.dims(), data))
+        Tensor::from_packed(shape, data)
     }
 
     /// The matrix product by position: `(…, M, K)` times `(…, K, N)` is `(…, M, N)`. The leading axes
@@ -72,7 +72,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
         let shape = self.shape().product(right.shape());
         let right = right.any().view();
         let b = View { layout: right.layout.transposed(), ..right };
-        Tensor::typed(shape, AnyTensor::from_packed(&shape.dims(), product(self.any().view(), b)))
+        Tensor::from_packed(shape, product(self.any().view(), b))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::kernel::scan;
 pub use crate::kernel::scan::Order;
 use crate::shape::{HasAxis, Marker, Shape};
 use crate::size::Size;
-use crate::tensor::{AnyTensor, Tensor};
+use crate::tensor::Tensor;
 
 impl<S: Shape, E: Element> Tensor<S, E> {
     /// The elements in order along an axis, and where each stood. Equal elements keep their order;
@@ -57,11 +57,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         }
         let (values, places) = scan::top_k(self.any().view(), S::AT, k.get());
         let shape = self.shape().with(Rank(k));
-        let dims = shape.dims();
-        Ok((
-            Tensor::typed(shape, AnyTensor::from_packed(&dims, values)),
-            Tensor::typed(shape, AnyTensor::from_packed(&dims, places)),
-        ))
+        Ok((Tensor::from_packed(shape, values), Tensor::from_packed(shape, places)))
     }
 }
 

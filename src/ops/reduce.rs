@@ -5,7 +5,7 @@ use crate::element::{Element, Float};
 use crate::error::{Error, Result};
 use crate::kernel::reduce;
 use crate::shape::{HasAxis, Marker, Shape};
-use crate::tensor::{AnyTensor, Tensor};
+use crate::tensor::Tensor;
 
 // Written out, not made by a macro: a compile error quotes the method, and would quote all of the
 // macro's call.
@@ -105,8 +105,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        let dims = self.any().layout().dims.removed(S::AT);
-        Tensor::typed(self.shape().without(), AnyTensor::from_packed(&dims, data))
+        Tensor::from_packed(self.shape().without(), data)
     }
 }
 
@@ -114,12 +113,12 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     /// The sum of all elements.
     pub fn sum_all(&self) -> Tensor<(), E> {
         let flat = self.any().flattened();
-        Tensor::typed((), AnyTensor::from_packed(&[], reduce::sum(flat.view(), 0)))
+        Tensor::from_packed((), reduce::sum(flat.view(), 0))
     }
 
     /// The mean of all elements; NaN of none.
     pub fn mean_all(&self) -> Tensor<(), E> {
         let flat = self.any().flattened();
-        Tensor::typed((), AnyTensor::from_packed(&[], reduce::mean(flat.view(), 0)))
+        Tensor::from_packed((), reduce::mean(flat.view(), 0))
     }
 }

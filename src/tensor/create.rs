@@ -31,7 +31,7 @@ impl<S, E> Tensor<S, E> {
         E: Element,
     {
         let count = shape.try_count().unwrap_or_else(|error| panic!("{error}"));
-        Self::typed(shape, AnyTensor::from_packed(&shape.dims(), vec![value; count]))
+        Self::from_packed(shape, vec![value; count])
     }
 
     /// Every element 0 (`false` for booleans); for shapes whose sizes are all static.
@@ -96,7 +96,7 @@ impl<S, E> Tensor<S, E> {
                 *i = 0;
             }
         }
-        Self::typed(shape, AnyTensor::from_packed(&dims, data))
+        Self::from_packed(shape, data)
     }
 
     /// The elements of `data`, in row-major order.
@@ -144,7 +144,7 @@ macro_rules! nested_arrays {
         {
             fn from($value: $Array) -> Self {
                 let shape = ($($A::default(),)+);
-                Self::typed(shape, AnyTensor::from_packed(&shape.dims(), $flat))
+                Self::from_packed(shape, $flat)
             }
         }
     };
@@ -165,7 +165,7 @@ impl<E: Element, A: Axis<Size: Known<U = N>> + Default, N: ArrayLength> From<Gen
 {
     fn from(row: GenericArray<E, N>) -> Self {
         let shape = (A::default(),);
-        Self::typed(shape, AnyTensor::from_packed(&shape.dims(), row.to_vec()))
+        Self::from_packed(shape, row.to_vec())
     }
 }
 
@@ -180,6 +180,6 @@ where
     fn from(rows: GenericArray<GenericArray<E, N>, M>) -> Self {
         let shape = (A::default(), B::default());
         let data = rows.iter().flat_map(|row| row.iter().copied()).collect();
-        Self::typed(shape, AnyTensor::from_packed(&shape.dims(), data))
+        Self::from_packed(shape, data)
     }
 }

@@ -122,9 +122,14 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         self.any.first()
     }
 
+    /// A packed tensor. The caller has established that `data` has as many elements as the shape.
+    pub(crate) fn from_packed(shape: S, data: Vec<E>) -> Self {
+        Tensor::typed(shape, AnyTensor::from_packed(&shape.dims(), data))
+    }
+
     /// A packed tensor of this one's shape; `data` has as many elements.
     pub(crate) fn with_data<F: Element>(&self, data: Vec<F>) -> Tensor<S, F> {
-        Tensor::typed(self.shape, AnyTensor::from_packed(self.dims(), data))
+        Tensor::from_packed(self.shape, data)
     }
 
     /// The same elements seen through another layout; `shape` has the layout's sizes.

@@ -1,6 +1,6 @@
 //! Random tensors from a seed.
 
-use super::{AnyTensor, Tensor};
+use super::Tensor;
 use crate::element::Float;
 use crate::shape::{FixedSizes, Shape};
 use rand_chacha::ChaCha8Rng;
@@ -91,6 +91,6 @@ impl<S, E> Tensor<S, E> {
     {
         let count = shape.try_count().unwrap_or_else(|error| panic!("{error}"));
         let data = (0..count).map(|_| E::from_f64(draw())).collect();
-        Self::typed(shape, AnyTensor::from_packed(&shape.dims(), data))
+        Self::from_packed(shape, data)
     }
 }
