@@ -8,7 +8,7 @@ use super::simd::Lanes;
 use std::ops::{Deref, DerefMut};
 
 /// Bytes in a cache line, and in the widest vector.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// `count` elements, and those that pad them up to a cache line.
 pub(super) fn padded<R>(count: usize) -> usize {

@@ -28,6 +28,17 @@ pub(super) struct Tile<R> {
     pub(super) sums_row: usize,
     /// Whether the products are added to the sums that are there.
     pub(super) add: bool,
+    /// Where finished sums go in the place of `sums`.
+    pub(super) output: Option<Output<R>>,
+}
+
+#[derive(Clone, Copy)]
+/// The place of a tile in the output, in numbers of the tile's own type.
+pub(super) struct Output<R> {
+    pub(super) to: *mut R,
+    pub(super) row: usize,
+    /// A number for each column, added to the finished sums.
+    pub(super) bias: Option<*const R>,
 }
 
 impl<R: Real> Tile<R> {
@@ -36,7 +47,8 @@ impl<R: Real> Tile<R> {
     /// # Safety
     ///
     /// The processor has the instruction set of `V`. For all rows, all k and all columns of a tile,
-    /// `a` and `b` can be read and `sums` written, and, with `add`, `sums` are initialized.
+    /// `a`, `b` and the bias can be read and the output, or where there is none `sums`, written; with
+    /// `add`, `sums` are initialized.
     #[inline(always)]
     pub(super) unsafe fn multiply<V: Vector<Scalar = R>>(&self, rows: usize) {
         // SAFETY: the caller's.
@@ -79,9 +91,19 @@ impl<R: Real> Tile<R> {
                 // The last step may leave B's memory; nothing is read there.
                 b = b.wrapping_add(self.b_k);
             }
+            let (mut to, mut to_row) = (self.sums, self.sums_row);
+            if let Some(output) = &self.output {
+                (to, to_row) = (output.to, output.row);
+                if let Some(bias) = output.bias {
+                    for i in 0..VECTORS {
+                        let bias = V::load(bias.add(i * V::LANES));
+                        sums.iter_mut().for_each(|sums| sums[i] = sums[i].add(bias));
+                    }
+                }
+            }
             for (row, sums) in sums.iter().enumerate() {
                 for (i, sum) in sums.iter().enumerate() {
-                    sum.store(self.sums.add(row * self.sums_row + i * V::LANES));
+                    sum.store(to.add(row * to_row + i * V::LANES));
                 }
             }
         }

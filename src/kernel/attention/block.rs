@@ -152,6 +152,7 @@ impl<E: Float> Attend<'_, E> {
                     sums: state.scores[key * width + query..].as_mut_ptr(),
                     sums_row: width,
                     add: false,
+                    output: None,
                 };
                 // SAFETY: the instruction set and the keys are the caller's; the panel of queries
                 // has `step` places for each of D, the scores `width` for each key.
@@ -245,6 +246,7 @@ impl<E: Float> Attend<'_, E> {
                     sums: state.sums[query * row + column..].as_mut_ptr(),
                     sums_row: row,
                     add: true,
+                    output: None,
                 };
                 // SAFETY: the instruction set is the caller's. The weights have `width` places for
                 // each key; V, in place or packed, `step` columns for each key; the sums were set

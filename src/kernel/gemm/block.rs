@@ -1,24 +1,33 @@
 //! One block of a product, on one thread.
 //!
-//! K is cut into steps of a fixed length. For each step the rows of A are packed, then for each
-//! panel of B, which stays in the nearest cache, all tiles of the block go on summing. The sums live
-//! in scratch between steps, wide; with the last step each tile is finished: bias, what the output
-//! held, rounding, and the store to wherever the output lies. A is read in place, unpacked, where too
-//! few columns would use the copy, and likewise B where too few rows would.
+//! For each panel of B, as long as the nearest cache holds it, all tiles of the block go on summing; A
+//! stays in the second-level cache from panel to panel. Where K is longer than a panel's part, the sums
+//! of a panel live in scratch between the parts, wide. With the last part each tile is finished: bias,
+//! what the output held, rounding, and the store to wherever the output lies. Rows of wide numbers are
+//! written by the tile itself. Meanwhile the next part of B and the lines of the output, which lie far
+//! apart, are fetched.
+//!
+//! A is read in place where its rows are pieces of memory, else packed; likewise B where too few rows
+//! would use the copy.
 
 use super::pack::{Matrix, pack_panel_wide, pack_rows};
 use crate::element::Float;
-use crate::kernel::scratch::{Spare, padded, split};
+use crate::kernel::scratch::{LINE, Spare, padded, split};
 use crate::kernel::simd::{Kernel, Vector};
-use crate::kernel::tile::{Tile, columns};
+use crate::kernel::tile::{Output, Tile, columns};
 use num_traits::Zero;
+use std::ops::Range;
 
-/// A panel of B this long and a panel of A fit the first-level cache together.
-const K_STEP: usize = 384;
+/// A part of a panel of B this long and the rows of a tile fit the first-level cache together.
+const K_STEP: usize = 256;
+/// The rows of a block this long fit the second-level cache.
+pub(super) const K_CHUNK: usize = 1024;
 /// With fewer columns, A is not worth packing.
 const COLUMNS_TO_PACK_A: usize = 192;
 /// With fewer rows, B is not worth packing.
 const ROWS_TO_PACK_B: usize = 24;
+/// With fewer tiles, B is read in one go, and the processor foresees what follows.
+const TILES_TO_FETCH_B: usize = 4;
 
 /// Where a block's part of B is.
 #[derive(Clone, Copy)]
@@ -53,71 +62,138 @@ impl<E: Float> Kernel<E::Wide> for Block<'_, E> {
         let width = columns::<V>();
         let (panels, tiles) = (self.columns.div_ceil(width), self.rows.div_ceil(V::ROWS));
         let tile_len = V::ROWS * width;
-        let in_place = E::as_wide(self.a.data).filter(|_| self.columns < COLUMNS_TO_PACK_A);
-        let k_step = self.k.min(K_STEP);
-        let sums_len = if self.k > K_STEP { panels * tiles * tile_len } else { tile_len };
-        let a_len = if in_place.is_some() { 0 } else { tiles * V::ROWS * k_step };
-        let b_len = width * k_step;
-        let all = [sums_len, a_len, b_len].map(padded::<E::Wide>);
+        let in_place = E::as_wide(self.a.data)
+            .filter(|_| self.a.column == 1 || self.columns < COLUMNS_TO_PACK_A);
+        let chunk = even(self.k, K_CHUNK);
+        let step = even(chunk, K_STEP);
+        let sums_panels = if chunk < self.k { panels } else { 1 };
+        let a_len = if in_place.is_some() { 0 } else { tiles * V::ROWS * chunk };
+        let all = [sums_panels * tiles * tile_len, a_len, width * step].map(padded::<E::Wide>);
         let mut spare = Spare::<E::Wide>::take(all.iter().sum());
         let mut rest = &mut spare[..];
-        let sums = split(&mut rest, sums_len);
-        let packed_a = split(&mut rest, a_len);
-        let packed_b = split(&mut rest, b_len);
+        let [sums, packed_a, packed_b] = all.map(|len| split(&mut rest, len));
 
-        let mut done = 0;
-        loop {
-            let k = k_step.min(self.k - done);
-            let last = done + k == self.k;
+        for start in (0..self.k.max(1)).step_by(chunk.max(1)) {
+            let end = self.k.min(start + chunk);
+            let a_part = self.a.from(0, start);
             let (a, a_row, a_k) = match in_place {
-                Some(a) => (&a[self.a.from(0, done).at.min(a.len())..], self.a.row, self.a.column),
+                Some(a) => (&a[a_part.at.min(a.len())..], a_part.row, a_part.column),
                 None => {
-                    pack_rows(self.a.from(0, done), (self.rows, k), V::ROWS, packed_a, E::wide);
+                    pack_rows(a_part, (self.rows, end - start), V::ROWS, packed_a, E::wide);
                     (&*packed_a, 1, V::ROWS)
                 }
             };
             for panel in 0..panels {
-                // SAFETY: the instruction set is the caller's, the product's entry checked B.
-                let (b, b_k) = unsafe { self.panel::<V>(panel, (done, k), packed_b) };
-                for tile in 0..tiles {
-                    let row = tile * V::ROWS;
-                    let rows = V::ROWS.min(self.rows - row);
-                    let sums = match self.k > K_STEP {
-                        true => &mut sums[(panel * tiles + tile) * tile_len..][..tile_len],
-                        false => &mut *sums,
-                    };
-                    let a_at = if in_place.is_some() { row * a_row } else { row * k };
-                    let work = Tile {
-                        k,
-                        a: a[a_at.min(a.len())..].as_ptr(),
-                        a_row,
-                        a_k,
-                        b: b.as_ptr(),
-                        b_k,
-                        sums: sums.as_mut_ptr(),
-                        sums_row: width,
-                        add: done > 0,
-                    };
-                    // SAFETY: the caller vouches for the instruction set. A: in place, the product's
-                    // entry checked that the matrix lies within its buffer; packed, the panel has
-                    // `ROWS` rows for each of `k`. B: `panel` gives `width` columns for each of `k`.
-                    // The sums have a whole tile, initialized by the first step.
-                    unsafe { work.multiply::<V>(rows) };
-                    if last {
-                        // SAFETY: tile and panel lie within the block's rows and columns.
-                        unsafe { self.finish(sums, width, (row, rows), panel * width) };
+                let sums = &mut sums[(panel % sums_panels) * tiles * tile_len..];
+                for done in (start..end.max(1)).step_by(step.max(1)) {
+                    let k = step.min(end - done);
+                    // SAFETY: the instruction set is the caller's, the product's entry checked B.
+                    let (b, b_k) = unsafe { self.panel::<V>(panel, (done, k), packed_b) };
+                    for tile in 0..tiles {
+                        let row = tile * V::ROWS;
+                        let a_at = match in_place {
+                            Some(_) => row * a_row + (done - start) * a_k,
+                            None => row * (end - start) + (done - start) * a_k,
+                        };
+                        let sums = &mut sums[tile * tile_len..][..tile_len];
+                        let work = Tile {
+                            k,
+                            a: a[a_at.min(a.len())..].as_ptr(),
+                            a_row,
+                            a_k,
+                            b: b.as_ptr(),
+                            b_k,
+                            sums: sums.as_mut_ptr(),
+                            sums_row: width,
+                            add: done > 0,
+                            output: None,
+                        };
+                        let rows = row..self.rows.min(row + V::ROWS);
+                        let last = done + k == self.k;
+                        // SAFETY: the caller vouches for the instruction set. A: in place, the
+                        // product's entry checked that the matrix lies within its buffer; packed,
+                        // the panel has `ROWS` rows for each of `k`. B: `panel` gives `width`
+                        // columns for each of `k`. The sums have a whole tile, initialized by the
+                        // first part. Tile and panel lie within the block's rows and columns.
+                        unsafe {
+                            if tiles >= TILES_TO_FETCH_B {
+                                fetch_next::<V>(b, b_k * k, (tile, tiles));
+                            }
+                            match last {
+                                true => self.multiply_last::<V>(work, rows, panel * width),
+                                false => work.multiply::<V>(rows.len()),
+                            }
+                        }
                     }
                 }
-            }
-            done += k;
-            if last {
-                return;
             }
         }
     }
 }
 
+/// Fetches a tile's share of what follows a part of B of length `len`.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`.
+#[inline(always)]
+unsafe fn fetch_next<V: Vector>(b: &[V::Scalar], len: usize, (tile, tiles): (usize, usize)) {
+    let line = LINE / size_of::<V::Scalar>();
+    let share = len.div_ceil(tiles).next_multiple_of(line);
+    let from = b.as_ptr().wrapping_add(len + tile * share);
+    for at in (0..share).step_by(line) {
+        // SAFETY: the caller's.
+        unsafe { V::prefetch(from.wrapping_add(at)) };
+    }
+}
+
+/// The length of equal pieces, none longer than `most`.
+fn even(n: usize, most: usize) -> usize {
+    n.div_ceil(n.div_ceil(most).max(1))
+}
+
 impl<E: Float> Block<'_, E> {
+    /// Does a tile's last part, and writes it to the output.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Tile::multiply`]; the block has these rows, and columns from `column` on.
+    #[inline(always)]
+    unsafe fn multiply_last<V: Vector<Scalar = E::Wide>>(
+        &self,
+        mut work: Tile<E::Wide>,
+        rows: Range<usize>,
+        column: usize,
+    ) {
+        let width = columns::<V>();
+        let columns = width.min(self.columns - column);
+        let bias = self.bias.map(|bias| &bias[column..column + columns]);
+        // SAFETY: the block's output can be written for its rows and columns, the bias read for its
+        // columns; the sums are a whole tile.
+        unsafe {
+            let out = self.out.add(rows.start * self.out_row + column * self.out_column);
+            if let Some(wide) = E::as_wide(bias.unwrap_or(&[]))
+                && columns == width
+                && self.out_column == 1
+                && !self.accumulate
+            {
+                let to = out.cast::<E::Wide>();
+                for row in 0..rows.len() {
+                    V::prefetch(to.wrapping_add(row * self.out_row));
+                    V::prefetch(to.wrapping_add(row * self.out_row + width - 1));
+                }
+                let bias = bias.map(|_| wide.as_ptr());
+                work.output = Some(Output { to, row: self.out_row, bias });
+                return work.multiply::<V>(rows.len());
+            }
+            work.multiply::<V>(rows.len());
+            let sums = std::slice::from_raw_parts(work.sums, rows.len() * width);
+            for (i, sums) in sums.chunks_exact(width).enumerate() {
+                self.finish_row(&sums[..columns], bias, out.add(i * self.out_row));
+            }
+        }
+    }
+
     /// The part of a panel of B for `k` steps from `done` on: at least `width` columns for each, and
     /// the distance from one k to the next.
     ///
@@ -157,30 +233,8 @@ impl<E: Float> Block<'_, E> {
         (packed, width)
     }
 
-    /// Writes the finished sums of a tile.
+    /// Writes a row of finished sums.
     ///
-    /// # Safety
-    ///
-    /// The tile's rows and the columns from `column` on, as far as the block goes, can be written.
-    #[inline(always)]
-    unsafe fn finish(
-        &self,
-        sums: &[E::Wide],
-        width: usize,
-        (row, rows): (usize, usize),
-        column: usize,
-    ) {
-        let columns = width.min(self.columns - column);
-        let bias = self.bias.map(|bias| &bias[column..column + columns]);
-        for (i, sums) in sums.chunks_exact(width).take(rows).enumerate() {
-            // SAFETY: the caller's.
-            unsafe {
-                let out = self.out.add((row + i) * self.out_row + column * self.out_column);
-                self.finish_row(&sums[..columns], bias, out);
-            }
-        }
-    }
-
     /// # Safety
     ///
     /// `out` can be written for all of `sums`, in steps of `out_column`.

@@ -23,13 +23,15 @@ use super::scratch::Aligned;
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use super::tile;
 use crate::element::Float;
-use block::{Block, Right};
+use block::{Block, K_CHUNK, Right};
 use std::sync::Arc;
 
 /// Products of up to this many multiplications are not cut.
 const SMALL: usize = 1 << 21;
-/// The most rows and columns of a block: the sums and A's rows fit the second-level cache.
-const BLOCK_ROWS: usize = 96;
+/// The most rows of a block, and the most numbers of A in them: they stay in the second-level cache.
+const BLOCK_ROWS: usize = 144;
+const BLOCK_A: usize = 96 << 10;
+/// The most columns of a block.
 const BLOCK_COLUMNS: usize = 512;
 /// Multiplications that are worth a block of their own, the least columns of one, and how many
 /// blocks are enough for any number of threads.
@@ -274,7 +276,7 @@ impl<'a, E: Float> Job<'a, E> {
 
     /// All products have the matrix `b`.
     fn run_matrix(&self, b: Matrix<E>) {
-        if self.m <= BLOCK_ROWS && self.starts.count() == 1 {
+        if self.row_blocks() == 1 && self.starts.count() == 1 {
             self.run_shared(Right::Matrix(b));
         } else {
             let panels = pack_panels(self.isa, b, (self.k, self.n));
@@ -282,11 +284,17 @@ impl<'a, E: Float> Job<'a, E> {
         }
     }
 
+    /// How many blocks the rows are cut into.
+    fn row_blocks(&self) -> usize {
+        let most = (BLOCK_A / self.k.clamp(1, K_CHUNK)).min(BLOCK_ROWS);
+        self.m.div_ceil(most)
+    }
+
     fn run_shared(&self, b: Right<E>) {
         let (tile_rows, width) = E::Wide::vectorized(self.isa, TileSize);
         let products = self.starts.count();
         let even = |n: usize, blocks: usize, step| n.div_ceil(blocks).next_multiple_of(step);
-        let rows = even(self.m, self.m.div_ceil(BLOCK_ROWS), tile_rows);
+        let rows = even(self.m, self.row_blocks(), tile_rows);
         let row_blocks = self.m.div_ceil(rows);
         let work = self.m * self.n * self.k.max(1);
         let wanted = (products * work / BLOCK_WORK).clamp(1, ENOUGH_BLOCKS);
