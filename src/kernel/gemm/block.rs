@@ -52,6 +52,48 @@ pub(super) struct Block<'a, E> {
     pub(super) out: *mut E,
     pub(super) out_row: usize,
     pub(super) out_column: usize,
+    /// What the next block of this thread will read.
+    pub(super) ahead: [Ahead<'a, E>; 2],
+}
+
+/// A matrix to be fetched, bit by bit, while a block is computed. Its memory need not exist.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead<'a, E> {
+    matrix: Matrix<'a, E>,
+    rows: usize,
+    columns: usize,
+}
+
+impl<'a, E: Float> Ahead<'a, E> {
+    /// Nothing.
+    pub(super) const NONE: Self =
+        Ahead { matrix: Matrix { data: &[], at: 0, row: 0, column: 0 }, rows: 0, columns: 0 };
+
+    /// A matrix, if its rows or its columns are pieces of memory.
+    pub(super) fn of(matrix: Matrix<'a, E>, (rows, columns): (usize, usize)) -> Self {
+        match (matrix.row, matrix.column) {
+            (_, 1) => Ahead { matrix, rows, columns },
+            (1, _) => Ahead { matrix: matrix.transposed(), rows: columns, columns: rows },
+            _ => Self::NONE,
+        }
+    }
+
+    /// Fetches part `i` of `parts`.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn fetch<V: Vector>(&self, i: usize, parts: usize) {
+        let each = self.rows.div_ceil(parts);
+        for row in i * each..self.rows.min((i + 1) * each) {
+            let line = self.matrix.data.as_ptr().wrapping_add(self.matrix.from(row, 0).at);
+            for column in (0..self.columns).step_by(LINE / size_of::<E>()) {
+                // SAFETY: the caller's.
+                unsafe { V::prefetch(line.wrapping_add(column).cast()) };
+            }
+        }
+    }
 }
 
 impl<E: Float> Kernel<E::Wide> for Block<'_, E> {
@@ -118,6 +160,10 @@ impl<E: Float> Kernel<E::Wide> for Block<'_, E> {
                         unsafe {
                             if tiles >= TILES_TO_FETCH_B {
                                 fetch_next::<V>(b, b_k * k, (tile, tiles));
+                            }
+                            if done == 0 {
+                                let i = panel * tiles + tile;
+                                self.ahead.iter().for_each(|a| a.fetch::<V>(i, panels * tiles));
                             }
                             match last {
                                 true => self.multiply_last::<V>(work, rows, panel * width),

@@ -23,7 +23,7 @@ use super::scratch::Aligned;
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use super::tile;
 use crate::element::Float;
-use block::{Block, K_CHUNK, Right};
+use block::{Ahead, Block, K_CHUNK, Right};
 use std::sync::Arc;
 
 /// Products of up to this many multiplications are not cut.
@@ -337,9 +337,15 @@ impl<'a, E: Float> Job<'a, E> {
             let first = i * together;
             places.for_each(first, together.min(products - first), |at, count| {
                 for i in 0..count {
-                    let [a, at, out] = [0, 1, 2].map(|n| at[n] + i * steps[n]);
-                    let b = Right::Matrix(b(at));
-                    E::Wide::vectorized(self.isa, self.block(a, b, out, (0..self.m, 0..self.n)));
+                    let [a, at, out, next_a, next_b] =
+                        [(0, i), (1, i), (2, i), (0, i + 1), (1, i + 1)]
+                            .map(|(n, i)| at[n] + i * steps[n]);
+                    let all = (0..self.m, 0..self.n);
+                    let mut block = self.block(a, Right::Matrix(b(at)), out, all);
+                    let next = Matrix { at: next_a, ..block.a };
+                    block.ahead =
+                        [Ahead::of(next, (self.m, self.k)), Ahead::of(b(next_b), (self.k, self.n))];
+                    E::Wide::vectorized(self.isa, block);
                 }
             });
         });
@@ -373,6 +379,7 @@ impl<'a, E: Float> Job<'a, E> {
             out: unsafe { self.out.add(at) },
             out_row: out_strides[0],
             out_column: out_strides[1],
+            ahead: [Ahead::NONE; 2],
         }
     }
 }

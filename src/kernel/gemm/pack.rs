@@ -100,7 +100,18 @@ pub(crate) unsafe fn pack_panel_wide<V: Vector, E: Float<Wide = V::Scalar>>(
     to: &mut [V::Scalar],
 ) {
     let (k_blocks, column_blocks) = (k / V::LANES * V::LANES, columns / V::LANES * V::LANES);
+    let whole = columns == width && width.is_multiple_of(V::LANES);
     let wide = match E::as_wide(from.data) {
+        Some(wide) if from.column == 1 && whole => {
+            for (p, to) in to[..k * width].chunks_exact_mut(width).enumerate() {
+                let row = wide[from.from(p, 0).at..][..width].as_ptr();
+                for column in (0..width).step_by(V::LANES) {
+                    // SAFETY: the instruction set is the caller's; both rows have `width` numbers.
+                    unsafe { V::load(row.add(column)).store(to.as_mut_ptr().add(column)) };
+                }
+            }
+            return;
+        }
         Some(wide) if from.row == 1 && k_blocks > 0 && column_blocks == width => wide,
         _ => return pack_panel(from, (k, columns), width, to, E::wide),
     };
