@@ -6,9 +6,10 @@
 //! either way, so strided and packed inputs give the same bits.
 
 use super::layout::View;
-use super::parallel::for_each_chunk;
+use super::output::written_in_chunks;
 use super::runs::Runs;
 use crate::element::Element;
+use std::mem::MaybeUninit;
 
 /// Elements in one piece of work.
 const CHUNK: usize = 1 << 14;
@@ -24,31 +25,32 @@ pub(crate) fn pack<E: Element>(view: View<E>) -> Vec<E> {
 /// `f` of every element.
 pub(crate) fn map<A: Element, B: Element>(view: View<A>, f: impl Fn(A) -> B + Sync) -> Vec<B> {
     let count = view.layout.count();
-    let mut out = vec![B::default(); count];
     let runs = Runs::new([&view.layout]);
     let [step] = runs.steps();
-    for_each_chunk(&mut out, CHUNK, count, |i, chunk| {
+    let write = |i, chunk: &mut [MaybeUninit<B>]| {
         let mut done = 0;
         runs.for_each(i * CHUNK, chunk.len(), |[at], len| {
             let out = &mut chunk[done..done + len];
             done += len;
             match step {
-                0 => out.fill(f(view.data[at])),
+                0 => out.fill(MaybeUninit::new(f(view.data[at]))),
                 1 => {
                     for (out, &a) in out.iter_mut().zip(&view.data[at..at + len]) {
-                        *out = f(a);
+                        out.write(f(a));
                     }
                 }
                 _ => {
                     for (out, &a) in out.iter_mut().zip(view.data[at..].iter().step_by(step)) {
-                        *out = f(a);
+                        out.write(f(a));
                     }
                 }
             }
         });
-    });
-    out
+    };
+    // SAFETY: the runs that start at a chunk's first element have as many elements as it.
+    unsafe { written_in_chunks(count, CHUNK, count, write) }
 }
+
 /// `f` of every pair of elements. The views must have equal sizes.
 pub(crate) fn zip<A: Element, B: Element, C: Element>(
     a: View<A>,
@@ -56,10 +58,9 @@ pub(crate) fn zip<A: Element, B: Element, C: Element>(
     f: impl Fn(A, B) -> C + Sync,
 ) -> Vec<C> {
     let count = a.layout.count();
-    let mut out = vec![C::default(); count];
     let runs = Runs::new([&a.layout, &b.layout]);
     let steps @ [a_step, b_step] = runs.steps();
-    for_each_chunk(&mut out, CHUNK, count, |i, chunk| {
+    let write = |i, chunk: &mut [MaybeUninit<C>]| {
         let mut done = 0;
         runs.for_each(i * CHUNK, chunk.len(), |[a_at, b_at], len| {
             let out = &mut chunk[done..done + len];
@@ -68,30 +69,31 @@ pub(crate) fn zip<A: Element, B: Element, C: Element>(
                 [1, 1] => {
                     let pairs = a.data[a_at..a_at + len].iter().zip(&b.data[b_at..b_at + len]);
                     for (out, (&a, &b)) in out.iter_mut().zip(pairs) {
-                        *out = f(a, b);
+                        out.write(f(a, b));
                     }
                 }
                 [1, 0] => {
                     let b = b.data[b_at];
                     for (out, &a) in out.iter_mut().zip(&a.data[a_at..a_at + len]) {
-                        *out = f(a, b);
+                        out.write(f(a, b));
                     }
                 }
                 [0, 1] => {
                     let a = a.data[a_at];
                     for (out, &b) in out.iter_mut().zip(&b.data[b_at..b_at + len]) {
-                        *out = f(a, b);
+                        out.write(f(a, b));
                     }
                 }
                 _ => {
                     for (i, out) in out.iter_mut().enumerate() {
-                        *out = f(a.data[a_at + i * a_step], b.data[b_at + i * b_step]);
+                        out.write(f(a.data[a_at + i * a_step], b.data[b_at + i * b_step]));
                     }
                 }
             }
         });
-    });
-    out
+    };
+    // SAFETY: the runs that start at a chunk's first element have as many elements as it.
+    unsafe { written_in_chunks(count, CHUNK, count, write) }
 }
 
 /// `f` of every three elements. The views must have equal sizes.
@@ -102,22 +104,23 @@ pub(crate) fn zip3<A: Element, B: Element, C: Element, D: Element>(
     f: impl Fn(A, B, C) -> D + Sync,
 ) -> Vec<D> {
     let count = a.layout.count();
-    let mut out = vec![D::default(); count];
     let runs = Runs::new([&a.layout, &b.layout, &c.layout]);
     let steps = runs.steps();
-    for_each_chunk(&mut out, CHUNK, count, |i, chunk| {
+    let write = |i, chunk: &mut [MaybeUninit<D>]| {
         let mut done = 0;
         runs.for_each(i * CHUNK, chunk.len(), |at, len| {
             let out = &mut chunk[done..done + len];
             done += len;
             for (i, out) in out.iter_mut().enumerate() {
                 let [a_at, b_at, c_at] = [0, 1, 2].map(|n| at[n] + i * steps[n]);
-                *out = f(a.data[a_at], b.data[b_at], c.data[c_at]);
+                out.write(f(a.data[a_at], b.data[b_at], c.data[c_at]));
             }
         });
-    });
-    out
+    };
+    // SAFETY: the runs that start at a chunk's first element have as many elements as it.
+    unsafe { written_in_chunks(count, CHUNK, count, write) }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,10 +4,11 @@
 
 use super::elementwise::pack;
 use super::layout::{Layout, View, count};
-use super::parallel::for_each_chunk;
+use super::output::written_in_chunks;
 use super::runs::Runs;
 use crate::element::Element;
 use std::borrow::Cow;
+use std::mem::MaybeUninit;
 
 /// Elements in one piece of work, unless a single run is longer.
 const GROUP: usize = 1 << 14;
@@ -17,16 +18,15 @@ const GROUP: usize = 1 << 14;
 pub(crate) fn gather<E: Element>(view: View<E>, at: usize, indices: &[usize]) -> Vec<E> {
     let (outer, inner) = outer_and_inner(&view.layout, at);
     let each = inner.count();
-    let mut out = vec![E::default(); count(&[outer.count(), indices.len(), each])];
-    if out.is_empty() {
-        return out;
+    let len = count(&[outer.count(), indices.len(), each]);
+    if len == 0 {
+        return Vec::new();
     }
     let (outer, inner) = (Runs::new([&outer]), Runs::new([&inner]));
     let [step] = inner.steps();
     let stride = view.layout.strides[at];
     let lines = (GROUP / each).max(1);
-    let work = out.len();
-    for_each_chunk(&mut out, lines * each, work, |i, out| {
+    let write = |i, out: &mut [MaybeUninit<E>]| {
         for (line, out) in out.chunks_exact_mut(each).enumerate() {
             let line = i * lines + line;
             let entry = indices[line % indices.len()] * stride;
@@ -37,17 +37,18 @@ pub(crate) fn gather<E: Element>(view: View<E>, at: usize, indices: &[usize]) ->
                     let to = &mut out[done..done + len];
                     done += len;
                     if step == 1 {
-                        to.copy_from_slice(&view.data[from..from + len]);
+                        to.write_copy_of_slice(&view.data[from..from + len]);
                     } else {
-                        to.iter_mut()
-                            .enumerate()
-                            .for_each(|(i, to)| *to = view.data[from + i * step]);
+                        for (i, to) in to.iter_mut().enumerate() {
+                            to.write(view.data[from + i * step]);
+                        }
                     }
                 });
             });
         }
-    });
-    out
+    };
+    // SAFETY: a chunk is whole lines, and the runs of a line have its `each` elements.
+    unsafe { written_in_chunks(len, lines * each, len, write) }
 }
 
 /// The axes before `at` with the offset, and those after it without.
@@ -77,24 +78,24 @@ pub(crate) fn concat<E: Element>(parts: &[View<E>], at: usize) -> Vec<E> {
         .iter()
         .map(|part| part.as_slice().map_or_else(|| Cow::Owned(pack(*part)), Cow::Borrowed))
         .collect();
-    let mut out = vec![E::default(); packed.iter().map(|part| part.len()).sum()];
-    if out.is_empty() {
-        return out;
+    let total: usize = packed.iter().map(|part| part.len()).sum();
+    if total == 0 {
+        return Vec::new();
     }
-    let each = out.len() / outer;
+    let each = total / outer;
     let lines = (GROUP / each).max(1);
-    let work = out.len();
-    for_each_chunk(&mut out, lines * each, work, |i, out| {
+    let write = |i, out: &mut [MaybeUninit<E>]| {
         for (line, mut rest) in out.chunks_exact_mut(each).enumerate() {
             for part in &packed {
                 let len = part.len() / outer;
                 let (to, others) = rest.split_at_mut(len);
-                to.copy_from_slice(&part[(i * lines + line) * len..][..len]);
+                to.write_copy_of_slice(&part[(i * lines + line) * len..][..len]);
                 rest = others;
             }
         }
-    });
-    out
+    };
+    // SAFETY: a chunk is whole lines, and the parts of a line have its `each` elements together.
+    unsafe { written_in_chunks(total, lines * each, total, write) }
 }
 
 #[cfg(test)]

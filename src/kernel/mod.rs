@@ -21,6 +21,7 @@ pub(crate) mod linear;
 mod lines;
 pub(crate) mod math;
 pub(crate) mod norm;
+pub(crate) mod output;
 pub(crate) mod parallel;
 pub(crate) mod reduce;
 mod runs;
