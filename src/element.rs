@@ -1,5 +1,6 @@
 //! What a tensor holds: `f32`, `f64`, booleans for masks, integers for tokens.
 
+use crate::kernel::scratch::Scratch;
 use crate::kernel::simd::Lanes;
 use num_traits::NumAssign;
 use std::fmt::Debug;
@@ -34,7 +35,7 @@ pub trait Element:
     label = "neither `f32` nor `f64`",
     note = "this operation is defined for tensors of `f32` and `f64`"
 )]
-pub trait Float: Element {
+pub trait Float: Element + Scratch {
     /// The type that sums and products are made in.
     type Wide: Real;
     /// The element as the kernels compute with it.

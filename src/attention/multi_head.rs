@@ -4,12 +4,14 @@ use super::scaled::{Attention, scores};
 use super::{AttentionBias, Explanation, MaskFor, MaskParts};
 use crate::axis::{Axis, Batch, Heads, Key, Model, Query, Seq};
 use crate::element::Float;
-use crate::kernel::index::concat;
-use crate::nn::{Bias, BiasKind, Linear, Mode, Module, Packing, apply};
+use crate::kernel::linear::Projection;
+use crate::kernel::multi_head::self_attention;
+use crate::nn::{Bias, BiasKind, Linear, Mode, Module, Packing};
 use crate::parameters;
 use crate::size::{DivisibleBy, Size, Static};
 use crate::tensor::{AnyTensor, Generator, Tensor};
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 /// Multi-head attention: MultiHead(Q, K, V) = Concat(head₁, …, head_H) · W_O + b_O,
 /// headₕ = Attention(Q · W_Qʰ + b_Qʰ, K · W_Kʰ + b_Kʰ, V · W_Vʰ + b_Vʰ).
@@ -215,9 +217,13 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         VM: Static,
         (KM, VM): SelfWidths<M>,
     {
-        let [q, k, v] = self.project_fused(x.any(), mode);
-        let mask = MaskParts::of(&mask, scores(&q, &k));
-        self.project_out(x, Attention::new().run(&q, &k, &v, &mask), mode)
+        let projections = [self.fused(mode), self.out.packed(mode)];
+        let dims = x.any().dims();
+        let mask = MaskParts::of(&mask, [dims[0], H::N, dims[1], dims[1]]);
+        let scale = Attention::new().scale_for(M::N / H::N.max(1));
+        let [qkv, out] = projections.each_ref().map(AsRef::as_ref);
+        let y = self_attention(x.any().view(), H::N, [qkv, out], scale, &mask);
+        Tensor::typed(x.shape(), AnyTensor::from_packed(dims, y))
     }
 
     /// As [`forward`](Self::forward), with the attention weights of each head.
@@ -234,7 +240,11 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         VM: Static,
         (KM, VM): SelfWidths<M>,
     {
-        let [q, k, v] = self.project_fused(x.any(), mode);
+        let fused = self.fused(mode).apply(x.any().view());
+        let [batch, len, width] = [0, 1, 2].map(|axis| x.any().dims()[axis]);
+        let fused = AnyTensor::from_packed(&[batch, len, 3 * width], fused);
+        let part = |i: usize| fused.viewed(fused.layout().sliced(2, i * width, width));
+        let [q, k, v] = [0, 1, 2].map(|i| by_head::<H, E>(&part(i)));
         let mask = MaskParts::of(&mask, scores(&q, &k));
         let (y, weights) = Attention::new().run_with_weights(&q, &k, &v, &mask);
         let (batch, Seq(size), _) = x.shape();
@@ -270,24 +280,17 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
         self.out.forward(&merged, mode)
     }
 
-    /// x · (W_Q | W_K | W_V) as one product, seen as queries, keys and values by head. For KM = VM = M.
-    fn project_fused(&self, x: &AnyTensor<E>, mode: &mut impl Mode) -> [AnyTensor<E>; 3] {
+    /// x · (W_Q | W_K | W_V) + (b_Q | b_K | b_V) as one map. For KM = VM = M.
+    fn fused(&self, mode: &mut impl Mode) -> Arc<Projection<E>> {
         let q = mode.read(&self.q.weight);
         let (k, v) = (mode.read(&self.k.weight), mode.read(&self.v.weight));
-        let packed = self.packing.of(&[q.any(), k.any(), v.any()]);
         let biases = [
             <B::Query as BiasKind>::get(&self.q.bias).map(|bias| mode.read(bias)),
             <B::Key as BiasKind>::get(&self.k.bias).map(|bias| mode.read(bias)),
             <B::Value as BiasKind>::get(&self.v.bias).map(|bias| mode.read(bias)),
         ];
-        let bias = biases.iter().any(Option::is_some).then(|| {
-            let zeros = Tensor::zeros_in((Model(M::default()),));
-            let views = biases.each_ref().map(|bias| bias.as_ref().unwrap_or(&zeros).any().view());
-            AnyTensor::from_packed(&[3 * M::N], concat(&views, 0))
-        });
-        let fused = apply(x, &packed, bias.as_ref());
-        let part = |i: usize| fused.viewed(fused.layout().sliced(2, i * M::N, M::N));
-        [0, 1, 2].map(|i| by_head::<H, E>(&part(i)))
+        let [b_q, b_k, b_v] = biases.each_ref().map(|bias| bias.as_ref().map(Tensor::any));
+        self.packing.of(&[(q.any(), b_q), (k.any(), b_k), (v.any(), b_v)])
     }
 }
 

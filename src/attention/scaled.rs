@@ -156,7 +156,7 @@ impl Attention {
     ) -> AnyTensor<E> {
         let (layout, mut out) = heads_inside(queries, values);
         let (q, k, v) = (queries.view(), keys.view(), values.view());
-        attention(q, k, v, self.scale_for(queries), mask, &mut out);
+        attention(q, k, v, self.scale_for(queries.dims()[3]), mask, &mut out);
         AnyTensor::in_layout(layout, out)
     }
 
@@ -172,14 +172,21 @@ impl Attention {
         let scores = scores(queries, keys);
         let mut weights = vec![E::default(); count(&scores)];
         let (q, k, v) = (queries.view(), keys.view(), values.view());
-        attention_with_weights(q, k, v, self.scale_for(queries), mask, (&mut out, &mut weights));
+        attention_with_weights(
+            q,
+            k,
+            v,
+            self.scale_for(queries.dims()[3]),
+            mask,
+            (&mut out, &mut weights),
+        );
         (AnyTensor::in_layout(layout, out), AnyTensor::from_packed(&scores, weights))
     }
 
-    /// The given scale, or 1/√D.
-    fn scale_for<E: Float>(&self, queries: &AnyTensor<E>) -> f64 {
+    /// The given scale, or 1/√D for heads of this width.
+    pub(super) fn scale_for(&self, head_dim: usize) -> f64 {
         #[allow(clippy::cast_precision_loss, reason = "no head is wider than 2⁵³")]
-        let usual = || 1.0 / (queries.dims()[3].max(1) as f64).sqrt();
+        let usual = || 1.0 / (head_dim.max(1) as f64).sqrt();
         self.scale.unwrap_or_else(usual)
     }
 }

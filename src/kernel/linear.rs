@@ -5,8 +5,8 @@ use super::layout::View;
 use crate::element::Float;
 
 /// y = x · W + b. `x` has 1 to 6 axes, the last of size I; `w` is I × O in any memory order (a
-/// transposed view where it is stored as O × I). `out` is row-major, with O in the place of I.
-pub(crate) fn linear<E: Float>(x: View<E>, w: View<E>, bias: Option<&[E]>, out: &mut [E]) {
+/// transposed view where it is stored as O × I). The result is row-major, with O in the place of I.
+pub(crate) fn linear<E: Float>(x: View<E>, w: View<E>, bias: Option<&[E]>) -> Vec<E> {
     let mut x = x;
     if x.layout.rank() == 1 {
         x.layout.dims = x.layout.dims.inserted(0, 1);
@@ -16,18 +16,23 @@ pub(crate) fn linear<E: Float>(x: View<E>, w: View<E>, bias: Option<&[E]>, out: 
     let dims = x.layout.dims;
     let dims = dims.replaced(rank - 2, w.layout.dims[0]).replaced(rank - 1, w.layout.dims[1]);
     let layout = w.layout.broadcast(&dims, &[rank - 2, rank - 1]);
-    gemm(x, View { layout, ..w }, bias, out);
+    gemm(x, View { layout, ..w }, bias)
 }
 
-/// As [`linear`], with the weights packed once by [`pack_b`](super::gemm::pack_b).
-pub(crate) fn linear_packed<E: Float>(
-    x: View<E>,
-    w: &PackedB<E>,
-    bias: Option<&[E]>,
-    out: &mut [E],
-) {
-    gemm_packed(x, w, bias, out);
+/// A linear map that is packed once: its weight, and a number for each column.
+#[derive(Clone, Debug)]
+pub(crate) struct Projection<E> {
+    pub(crate) weight: PackedB<E>,
+    pub(crate) bias: Option<Vec<E>>,
 }
+
+impl<E: Float> Projection<E> {
+    /// As [`linear`].
+    pub(crate) fn apply(&self, x: View<E>) -> Vec<E> {
+        gemm_packed(x, &self.weight, self.bias.as_deref())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,21 +45,20 @@ mod tests {
         let mut rng = Rng::new(11);
         let (x, w) = (rng.block::<f32>(&[2, 3, 5]), rng.block::<f32>(&[5, 4]));
         let bias = rng.values::<f32>(4);
-        let mut y = [0f32; 24];
-        linear(x.view(), w.view(), Some(&bias), &mut y);
+        let y = linear(x.view(), w.view(), Some(&bias));
         for (i, &actual) in y.iter().enumerate() {
             let (row, column) = (i / 4, i % 4);
             let expected: f32 = (0..5).map(|p| x.data[row * 5 + p] * w.data[p * 4 + column]).sum();
             assert!((actual - expected - bias[column]).abs() < 1e-5);
         }
         let other = w.scattered(0);
-        let mut z = [0f32; 24];
-        linear(x.scattered(2).view(), other.view(), Some(&bias), &mut z);
+        let z = linear(x.scattered(2).view(), other.view(), Some(&bias));
         assert_eq!(bits(&z), bits(&y));
-        linear_packed(x.view(), &pack_b(other.view()), Some(&bias), &mut z);
+        let packed = Projection { weight: pack_b(other.view()), bias: Some(bias.clone()) };
+        let z = packed.apply(x.view());
         assert_eq!(bits(&z), bits(&y));
         let vector = View { data: &x.data[..5], layout: Layout::packed(&[5]) };
-        linear(vector, w.view(), Some(&bias), &mut z[..4]);
-        assert_eq!(bits(&z[..4]), bits(&y[..4]));
+        let z = linear(vector, w.view(), Some(&bias));
+        assert_eq!(bits(&z), bits(&y[..4]));
     }
 }

@@ -20,13 +20,14 @@ pub(crate) mod layout;
 pub(crate) mod linear;
 mod lines;
 pub(crate) mod math;
+pub(crate) mod multi_head;
 pub(crate) mod norm;
 pub(crate) mod output;
 pub(crate) mod parallel;
 pub(crate) mod reduce;
 mod runs;
 pub(crate) mod scan;
-mod scratch;
+pub(crate) mod scratch;
 pub(crate) mod simd;
 pub(crate) mod softmax;
 #[cfg(test)]

@@ -38,6 +38,17 @@ pub(crate) unsafe fn written_in_chunks<E: Copy + Send>(
     unsafe { written(len, |out| for_each_chunk(out, chunk, work, write)) }
 }
 
+/// Memory that holds elements, to be written anew.
+///
+/// # Safety
+///
+/// What is written is initialized.
+pub(super) unsafe fn place<E>(out: &mut [E]) -> &mut [MaybeUninit<E>] {
+    let data = out.as_mut_ptr().cast();
+    // SAFETY: the same memory, whose elements may also be none.
+    unsafe { std::slice::from_raw_parts_mut(data, out.len()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,11 +1,33 @@
 //! Memory that a thread keeps for its next piece of work, and memory aligned for vectors.
 //!
-//! Allocating and touching new pages costs more than many a kernel, so each thread keeps one buffer
-//! for each type. A piece of work takes it, and puts it back when done; work that starts within
-//! work finds none and allocates.
+//! Allocating and touching new pages costs more than many a kernel, so each thread keeps some buffers
+//! for each type. A piece of work takes one, and puts it back when done; work that starts within work
+//! takes the next. Buffers that are longer than [`KEPT`] are not kept.
 
-use super::simd::Lanes;
+use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
+use std::thread::LocalKey;
+
+/// The most bytes of a buffer that a thread keeps.
+const KEPT: usize = 8 << 20;
+
+/// A number that threads keep buffers of.
+pub trait Scratch: Copy + Default + 'static {
+    /// The calling thread's buffers; the last is taken first.
+    fn buffers() -> &'static LocalKey<RefCell<Vec<Vec<Self>>>>;
+}
+
+macro_rules! scratch {
+    ($($T:ty),+) => { $(
+        impl Scratch for $T {
+            fn buffers() -> &'static LocalKey<RefCell<Vec<Vec<Self>>>> {
+                thread_local!(static BUFFERS: RefCell<Vec<Vec<$T>>> = const { RefCell::new(Vec::new()) });
+                &BUFFERS
+            }
+        }
+    )+ };
+}
+scratch!(f32, f64);
 
 /// Bytes in a cache line, and in the widest vector.
 pub(super) const LINE: usize = 64;
@@ -62,34 +84,39 @@ impl<E> DerefMut for Aligned<E> {
     }
 }
 
-/// The calling thread's spare memory, until dropped: numbers of any value, aligned as [`Aligned`].
-pub(super) struct Spare<R: Lanes>(Aligned<R>);
+/// A buffer of the calling thread, until dropped: numbers of any value, aligned as [`Aligned`].
+pub(super) struct Spare<R: Scratch>(Aligned<R>);
 
-impl<R: Lanes> Spare<R> {
+impl<R: Scratch> Spare<R> {
     pub(super) fn take(len: usize) -> Self {
-        let mut buffer = R::spare().take();
         let needed = len + LINE / size_of::<R>();
+        let mut buffer = R::buffers().with_borrow_mut(Vec::pop).unwrap_or_default();
         if buffer.len() < needed {
-            buffer = vec![R::default(); needed.next_power_of_two()];
+            let kept = needed * size_of::<R>() <= KEPT;
+            buffer = vec![R::default(); if kept { needed.next_power_of_two() } else { needed }];
         }
         Spare(Aligned::within(buffer, len))
     }
 }
 
-impl<R: Lanes> Drop for Spare<R> {
+impl<R: Scratch> Drop for Spare<R> {
     fn drop(&mut self) {
-        R::spare().set(std::mem::take(&mut self.0.buffer));
+        let buffer = std::mem::take(&mut self.0.buffer);
+        if buffer.len() * size_of::<R>() <= KEPT {
+            // At a thread's end its buffers may be gone already.
+            let _ = R::buffers().try_with(|buffers| buffers.borrow_mut().push(buffer));
+        }
     }
 }
 
-impl<R: Lanes> Deref for Spare<R> {
+impl<R: Scratch> Deref for Spare<R> {
     type Target = [R];
     fn deref(&self) -> &[R] {
         &self.0
     }
 }
 
-impl<R: Lanes> DerefMut for Spare<R> {
+impl<R: Scratch> DerefMut for Spare<R> {
     fn deref_mut(&mut self) -> &mut [R] {
         &mut self.0
     }
@@ -109,6 +136,9 @@ mod tests {
             assert_eq!(inner.as_ptr().addr() % LINE, 0);
         }
         assert!(outer.iter().all(|&x| x == 1.0));
+        drop(Spare::<f32>::take((KEPT >> 2) + 1));
+        let kept = f32::buffers().with_borrow(|buffers| buffers.iter().map(Vec::len).max());
+        assert!(kept.is_some_and(|longest| longest <= KEPT >> 2), "{kept:?}");
         let mut rest = &mut outer[..];
         let (first, second) = (split(&mut rest, 3), split(&mut rest, 16));
         assert_eq!((first.len(), second.len(), second.as_ptr().addr() % LINE), (3, 16, 0));

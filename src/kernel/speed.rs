@@ -1,9 +1,10 @@
 //! What the kernels reach, in GFLOP/s: `cargo test --release speed -- --ignored --nocapture`.
 
 use super::attention::{Band, Mask, attention};
-use super::gemm::{gemm, gemm_packed, pack_b};
-use super::layout::View;
+use super::gemm::{Epilogue, gemm_into, gemm_packed_to, pack_b};
+use super::layout::{Layout, View};
 use super::norm::layer_norm;
+use super::output::place;
 use super::softmax::softmax;
 use super::testing::Rng;
 use std::hint::black_box;
@@ -42,29 +43,31 @@ fn speed_of_products() {
         let transposed = rng.block::<f32>(&[n, k]);
         let transposed = View { layout: transposed.layout.transposed(), ..transposed.view() };
         let packed = pack_b(b.view());
-        let mut out = vec![0f32; m * n];
+        let (mut out, layout) = (vec![0f32; m * n], Layout::packed(&[m, n]));
         let name = format!("{m} x {k} x {n}");
         rate(&format!("{name} packed before"), 2 * m * k * n, || {
-            gemm_packed(black_box(a.view()), &packed, None, &mut out);
+            gemm_packed_to(black_box(a.view()), &packed, None, unsafe { place(&mut out) });
         });
-        rate(&name, 2 * m * k * n, || gemm(black_box(a.view()), b.view(), None, &mut out));
+        rate(&name, 2 * m * k * n, || {
+            gemm_into(black_box(a.view()), b.view(), Epilogue::NONE, &mut out, &layout)
+        });
         rate(&format!("{name} transposed"), 2 * m * k * n, || {
-            gemm(black_box(a.view()), transposed, None, &mut out);
+            gemm_into(black_box(a.view()), transposed, Epilogue::NONE, &mut out, &layout);
         });
     }
     let (a, b) = (rng.block::<f32>(&[256, 64, 64]), rng.block::<f32>(&[256, 64, 64]));
-    let mut out = vec![0f32; 256 * 64 * 64];
+    let (mut out, layout) = (vec![0f32; 256 * 64 * 64], a.layout);
     rate("256 of 64 x 64 x 64", 2 * out.len() * 64, || {
-        gemm(black_box(a.view()), b.view(), None, &mut out);
+        gemm_into(black_box(a.view()), b.view(), Epilogue::NONE, &mut out, &layout);
     });
     let transposed = View { layout: b.layout.transposed(), ..b.view() };
     rate("256 of 64 x 64 x 64 transposed", 2 * out.len() * 64, || {
-        gemm(black_box(a.view()), transposed, None, &mut out);
+        gemm_into(black_box(a.view()), transposed, Epilogue::NONE, &mut out, &layout);
     });
     let (a, b) = (rng.block::<f64>(&[512, 512]), rng.block::<f64>(&[512, 512]));
-    let mut out = vec![0f64; 512 * 512];
+    let (mut out, layout) = (vec![0f64; 512 * 512], a.layout);
     rate("512 x 512 x 512 f64", 2 * out.len() * 512, || {
-        gemm(black_box(a.view()), b.view(), None, &mut out);
+        gemm_into(black_box(a.view()), b.view(), Epilogue::NONE, &mut out, &layout);
     });
 }
 

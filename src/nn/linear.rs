@@ -5,12 +5,11 @@ use super::{
 };
 use crate::axis::Axis;
 use crate::element::Float;
-use crate::kernel::gemm::PackedB;
-use crate::kernel::layout::count;
-use crate::kernel::linear::linear_packed;
+use crate::kernel::linear::Projection;
 use crate::shape::{EndsWith, FixedSizes};
 use crate::size::Size;
 use crate::tensor::{AnyTensor, Generator, Tensor};
+use std::sync::Arc;
 
 /// y = x · W + b over the last axis.
 ///
@@ -94,12 +93,15 @@ impl<I: Axis, O: Axis, B: BiasKind, E: Float> Linear<I, O, B, E> {
         x: &Tensor<S, E>,
         mode: &mut impl Mode,
     ) -> Tensor<S::WithTail<O>, E> {
+        let shape = x.shape().with_tail(self.weight.shape().1);
+        Tensor::typed(shape, apply(x.any(), &self.packed(mode)))
+    }
+
+    /// The map, packed.
+    pub(crate) fn packed(&self, mode: &mut impl Mode) -> Arc<Projection<E>> {
         let weight = mode.read(&self.weight);
         let bias = B::get(&self.bias).map(|bias| mode.read(bias));
-        let shape = x.shape().with_tail(weight.shape().1);
-        let packed = self.packing.of(&[weight.any()]);
-        let y = apply(x.any(), &packed, bias.as_ref().map(Tensor::any));
-        Tensor::typed(shape, y)
+        self.packing.of(&[(weight.any(), bias.as_ref().map(Tensor::any))])
     }
 }
 
@@ -122,16 +124,9 @@ impl<I: Axis, O: Axis, E: Float> Linear<I, O, NoBias, E> {
 }
 
 /// x · W + b, over x's axes but the last and the weight's columns.
-pub(crate) fn apply<E: Float>(
-    x: &AnyTensor<E>,
-    weight: &PackedB<E>,
-    bias: Option<&AnyTensor<E>>,
-) -> AnyTensor<E> {
-    let dims = x.layout().dims.replaced(x.rank() - 1, weight.dims().1);
-    let mut out = vec![E::default(); count(&dims)];
-    let bias = bias.map(AnyTensor::packed);
-    linear_packed(x.view(), weight, bias.as_ref().and_then(AnyTensor::as_slice), &mut out);
-    AnyTensor::from_packed(&dims, out)
+fn apply<E: Float>(x: &AnyTensor<E>, projection: &Projection<E>) -> AnyTensor<E> {
+    let dims = x.layout().dims.replaced(x.rank() - 1, projection.weight.dims().1);
+    AnyTensor::from_packed(&dims, projection.apply(x.view()))
 }
 
 #[diagnostic::do_not_recommend]

@@ -19,7 +19,6 @@ pub use encoder::{Encoder, EncoderConfig, EncoderLayer, NormPlacement};
 pub use feed_forward::FeedForward;
 pub use layer_norm::{LayerNorm, Trailing};
 pub use linear::Linear;
-pub(crate) use linear::apply;
 pub use mode::{Infer, Mode, Train};
 pub(crate) use module::fmt_module;
 pub use module::{

@@ -3,7 +3,7 @@
 use crate::axis::Axis;
 use crate::element::Float;
 use crate::kernel::gemm::gemm;
-use crate::kernel::layout::{View, count};
+use crate::kernel::layout::View;
 use crate::kernel::linear::linear;
 use crate::shape::{Contracts, HasAxis, Marker, MatrixProduct, Shape};
 use crate::tensor::Tensor;
@@ -79,17 +79,14 @@ impl<S: Shape, E: Float> Tensor<S, E> {
 /// `a` over (shared…, more…, K) times `b` over (shared…, N, K), or over (K) alone.
 fn product<E: Float>(mut a: View<E>, mut b: View<E>) -> Vec<E> {
     let last = a.layout.rank() - 1;
-    let rows = a.layout.dims[..last].iter().product::<usize>();
     if b.layout.rank() == 1 {
         b.layout = b.layout.expanded(0); // one column
     }
     let shared = b.layout.rank() - 2;
     let columns = b.layout.dims[shared];
-    let mut out = vec![E::default(); count(&[rows, columns])];
     b.layout = b.layout.transposed();
     if shared == 0 {
-        linear(a, b, None, &mut out);
-        return out;
+        return linear(a, b, None);
     }
     if last == shared {
         a.layout = a.layout.expanded(shared); // one row for each of the shared entries
@@ -99,6 +96,5 @@ fn product<E: Float>(mut a: View<E>, mut b: View<E>) -> Vec<E> {
     let dims = a.layout.dims.replaced(rank - 2, b.layout.dims[shared]).replaced(rank - 1, columns);
     let at: Vec<usize> = (0..shared).chain([rank - 2, rank - 1]).collect();
     b.layout = b.layout.broadcast(&dims, &at);
-    gemm(a, b, None, &mut out);
-    out
+    gemm(a, b, None)
 }

@@ -60,6 +60,20 @@ impl<E> Mask<'_, E> {
     pub(crate) const NONE: Self = Mask { keep: Vec::new(), bands: Vec::new(), bias: Vec::new() };
 }
 
+impl<'a, E> Mask<'a, E> {
+    /// The mask of `count` samples from `first` on.
+    pub(crate) fn sliced(&self, first: usize, count: usize) -> Mask<'a, E> {
+        fn part<'a, T>(view: &View<'a, T>, first: usize, count: usize) -> View<'a, T> {
+            View { layout: view.layout.sliced(0, first, count), data: view.data }
+        }
+        Mask {
+            keep: self.keep.iter().map(|keep| part(keep, first, count)).collect(),
+            bands: self.bands.clone(),
+            bias: self.bias.iter().map(|bias| part(bias, first, count)).collect(),
+        }
+    }
+}
+
 impl<'a, E: Float> HeadMask<'a, E> {
     pub(super) fn new(
         mask: &'a Mask<'a, E>,

@@ -17,6 +17,7 @@ mod tests;
 pub(crate) use pack::{Matrix, pack_panel, pack_panel_wide};
 
 use super::layout::{Layout, View};
+use super::output::{place, written};
 use super::parallel::{for_each, for_each_chunk};
 use super::runs::Runs;
 use super::scratch::Aligned;
@@ -24,6 +25,7 @@ use super::simd::{Isa, Kernel, Lanes, Vector};
 use super::tile;
 use crate::element::Float;
 use block::{Ahead, Block, K_CHUNK, Right};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// Products of up to this many multiplications are not cut.
@@ -76,19 +78,35 @@ pub(crate) fn pack_b<E: Float>(b: View<E>) -> PackedB<E> {
 }
 
 /// C = A · B + bias for views of 2 to 6 axes whose leading axes are equal (stride 0 repeats a
-/// matrix). `out` is C in row-major order.
-pub(crate) fn gemm<E: Float>(a: View<E>, b: View<E>, bias: Option<&[E]>, out: &mut [E]) {
+/// matrix). C is in row-major order.
+pub(crate) fn gemm<E: Float>(a: View<E>, b: View<E>, bias: Option<&[E]>) -> Vec<E> {
     let layout = product_layout(&a.layout, b.layout.dims[b.layout.rank() - 1]);
-    gemm_into(a, b, Epilogue { bias, accumulate: false }, out, &layout);
+    let epilogue = Epilogue { bias, accumulate: false };
+    // SAFETY: a product writes every element of its layout.
+    unsafe { written(layout.count(), |out| gemm_on(Isa::best(), a, b, epilogue, out, &layout)) }
 }
 
 /// As [`gemm`], with `b` packed before. `a` has 1 to 6 axes, the last of size K.
-pub(crate) fn gemm_packed<E: Float>(a: View<E>, b: &PackedB<E>, bias: Option<&[E]>, out: &mut [E]) {
+pub(crate) fn gemm_packed<E: Float>(a: View<E>, b: &PackedB<E>, bias: Option<&[E]>) -> Vec<E> {
+    let count = product_layout(&a.layout, b.n).count();
+    // SAFETY: a product writes every element of its layout.
+    unsafe { written(count, |out| gemm_packed_to(a, b, bias, out)) }
+}
+
+/// As [`gemm_packed`], to memory that is there: all of `out`, in row-major order.
+pub(super) fn gemm_packed_to<E: Float>(
+    a: View<E>,
+    b: &PackedB<E>,
+    bias: Option<&[E]>,
+    out: &mut [MaybeUninit<E>],
+) {
     let layout = product_layout(&a.layout, b.n);
-    gemm_packed_into(a, b, Epilogue { bias, accumulate: false }, out, &layout);
+    assert_eq!(layout.count(), out.len());
+    packed_on(a, b, Epilogue { bias, accumulate: false }, out, &layout);
 }
 
 /// As [`gemm`], to any place in `out`; no two elements of `layout` may share a place.
+#[cfg(test)]
 pub(crate) fn gemm_into<E: Float>(
     a: View<E>,
     b: View<E>,
@@ -96,15 +114,15 @@ pub(crate) fn gemm_into<E: Float>(
     out: &mut [E],
     layout: &Layout,
 ) {
-    gemm_on(Isa::best(), a, b, epilogue, out, layout);
+    // SAFETY: a product writes numbers.
+    gemm_on(Isa::best(), a, b, epilogue, unsafe { place(out) }, layout);
 }
 
-/// As [`gemm_packed`], to any place in `out`; no two elements of `layout` may share a place.
-pub(crate) fn gemm_packed_into<E: Float>(
+fn packed_on<E: Float>(
     a: View<E>,
     b: &PackedB<E>,
     epilogue: Epilogue<E>,
-    out: &mut [E],
+    out: &mut [MaybeUninit<E>],
     layout: &Layout,
 ) {
     let (mut a, mut layout) = (a, *layout);
@@ -123,7 +141,7 @@ fn gemm_on<E: Float>(
     a: View<E>,
     b: View<E>,
     epilogue: Epilogue<E>,
-    out: &mut [E],
+    out: &mut [MaybeUninit<E>],
     layout: &Layout,
 ) {
     let rank = b.layout.rank();
@@ -228,7 +246,7 @@ impl<'a, E: Float> Job<'a, E> {
         isa: Isa,
         (a, k, n): (View<'a, E>, usize, usize),
         epilogue: Epilogue<'a, E>,
-        out: &'a mut [E],
+        out: &'a mut [MaybeUninit<E>],
         layout: Layout,
     ) -> Option<Self> {
         let rank = a.layout.rank();
@@ -239,7 +257,7 @@ impl<'a, E: Float> Job<'a, E> {
         assert!(layout.extent() <= out.len() && layout.is_injective());
         assert!(epilogue.bias.is_none_or(|bias| bias.len() == n));
         let starts = layout.without_matrix();
-        let out = out.as_mut_ptr();
+        let out = out.as_mut_ptr().cast();
         (layout.count() > 0).then_some(Job { isa, a, m, k, n, epilogue, out, layout, starts })
     }
 

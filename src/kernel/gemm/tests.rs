@@ -4,6 +4,18 @@ use crate::kernel::testing::{Block, Rng, bits, in_pools, slow_pack};
 /// Products with more multiplications are left to optimized builds.
 const LARGE: usize = if cfg!(debug_assertions) { 20_000 } else { usize::MAX / 100 };
 
+fn on<E: Float>(
+    isa: Isa,
+    a: View<E>,
+    b: View<E>,
+    epilogue: Epilogue<E>,
+    out: &mut [E],
+    layout: &Layout,
+) {
+    // SAFETY: a product writes numbers.
+    gemm_on(isa, a, b, epilogue, unsafe { place(out) }, layout);
+}
+
 /// The twin: sums in f64, and what a plain loop in the type itself would be off by.
 fn slow<E: Float>(a: &Block<E>, b: &Block<E>, bias: Option<&[E]>) -> Vec<(f64, f64)> {
     let rank = a.layout.rank();
@@ -41,7 +53,7 @@ fn check<E: Float>(dims: [usize; 4], rng: &mut Rng) {
         for bias in [None, Some(&bias[..])] {
             let epilogue = Epilogue { bias, accumulate: false };
             let mut out = vec![E::from_f64(f64::NAN); batch * m * n];
-            gemm_on(isa, a.view(), b.view(), epilogue, &mut out, &layout);
+            on(isa, a.view(), b.view(), epilogue, &mut out, &layout);
             for (i, (actual, (exact, allowed))) in out.iter().zip(slow(&a, &b, bias)).enumerate() {
                 let error = (actual.to_f64() - exact).abs();
                 assert!(error <= allowed, "{isa:?} {dims:?} {i}: {actual:?} {exact} {allowed}");
@@ -50,7 +62,7 @@ fn check<E: Float>(dims: [usize; 4], rng: &mut Rng) {
                 let (a, b) = (a.scattered(kind), b.scattered((kind + 1) % 3));
                 let mut other = Block { data: out.clone(), layout }.scattered(kind);
                 other.data.fill(E::from_f64(7.0));
-                gemm_on(isa, a.view(), b.view(), epilogue, &mut other.data, &other.layout);
+                on(isa, a.view(), b.view(), epilogue, &mut other.data, &other.layout);
                 assert_eq!(bits(&other.pack()), bits(&out), "{isa:?} {dims:?} strides {kind}");
             }
         }
@@ -83,18 +95,16 @@ fn products_match_the_twin_for_odd_sizes_and_any_strides() {
 fn empty_sizes_give_the_bias_or_nothing() {
     let none = Block { data: Vec::<f32>::new(), layout: Layout::packed(&[2, 0]) };
     let nothing = Block { data: Vec::<f32>::new(), layout: Layout::packed(&[0, 3]) };
-    let mut out = [1f32; 6];
-    gemm(none.view(), nothing.view(), Some(&[1., 2., 3.]), &mut out);
+    let out = gemm(none.view(), nothing.view(), Some(&[1., 2., 3.]));
     assert_eq!(out, [1., 2., 3., 1., 2., 3.]);
-    gemm(none.view(), nothing.view(), None, &mut out);
-    assert_eq!(out, [0.; 6]);
-    gemm_packed(none.view(), &pack_b(nothing.view()), None, &mut out);
-    gemm(
+    assert_eq!(gemm(none.view(), nothing.view(), None), [0.; 6]);
+    assert_eq!(gemm_packed(none.view(), &pack_b(nothing.view()), None), [0.; 6]);
+    let out = gemm(
         nothing.view(),
         Block { data: vec![1f32; 6], layout: Layout::packed(&[3, 2]) }.view(),
         None,
-        &mut [],
     );
+    assert!(out.is_empty());
 }
 
 #[test]
@@ -104,11 +114,11 @@ fn a_row_is_the_same_alone_and_among_others() {
         for (k, n) in [(50, 33), (1000, 300)] {
             let (a, b) = (rng.block::<f32>(&[100, k]), rng.block::<f32>(&[k, n]));
             let mut all = vec![0f32; 100 * n];
-            gemm_on(isa, a.view(), b.view(), Epilogue::NONE, &mut all, &Layout::packed(&[100, n]));
+            on(isa, a.view(), b.view(), Epilogue::NONE, &mut all, &Layout::packed(&[100, n]));
             for row in [0, 5, 50, 99] {
                 let a = View { data: &a.data, layout: a.layout.sliced(0, row, 1) };
                 let mut one = vec![0f32; n];
-                gemm_on(isa, a, b.view(), Epilogue::NONE, &mut one, &Layout::packed(&[1, n]));
+                on(isa, a, b.view(), Epilogue::NONE, &mut one, &Layout::packed(&[1, n]));
                 assert_eq!(bits(&one), bits(&all[row * n..][..n]));
             }
         }
@@ -125,16 +135,11 @@ fn batch_packing_and_threads_change_no_bit() {
         let (a, b) = (rng.block::<f32>(&[4, 3, m, k]), rng.block::<f32>(&[k, n]));
         let (many, bias) = (rng.block::<f32>(&[4, 3, k, n]), rng.values::<f32>(n));
         let shared = View { data: &b.data, layout: b.layout.broadcast(&[4, 3, k, n], &[2, 3]) };
-        let run = |a: View<f32>, b: View<f32>| {
-            let mut out = vec![0f32; a.layout.count() / k * n];
-            gemm(a, b, Some(&bias), &mut out);
-            bits(&out)
-        };
+        let run = |a: View<f32>, b: View<f32>| bits(&gemm(a, b, Some(&bias)));
         let result = in_pools(|| run(a.view(), shared));
         let packed = pack_b(b.view());
         assert_eq!(packed.dims(), (k, n));
-        let mut out = vec![0f32; 12 * m * n];
-        gemm_packed(a.scattered(0).view(), &packed.clone(), Some(&bias), &mut out);
+        let out = gemm_packed(a.scattered(0).view(), &packed.clone(), Some(&bias));
         assert_eq!(bits(&out), result);
         let each = in_pools(|| run(a.view(), many.view()));
         for i in 0..12 {
@@ -144,8 +149,7 @@ fn batch_packing_and_threads_change_no_bit() {
             assert_eq!(run(one, other), each[i * m * n..][..m * n]);
         }
         let vector = View { data: &a.data[..k], layout: Layout::packed(&[k]) };
-        let mut row = vec![0f32; n];
-        gemm_packed(vector, &packed, Some(&bias), &mut row);
+        let row = gemm_packed(vector, &packed, Some(&bias));
         assert_eq!(bits(&row), result[..n]);
     }
 }
@@ -162,8 +166,7 @@ fn a_matrix_may_repeat_along_some_batch_axes() {
             full.strides[1] = 15;
         }
         let b = View { data: &b.data, layout: full };
-        let mut out = [0f32; 144];
-        gemm(a.view(), b, None, &mut out);
+        let out = gemm(a.view(), b, None);
         for i in 0..6 {
             let of = |view: View<'_, f32>| Block {
                 data: slow_pack(View { layout: view.layout.at(0, i / 3).at(0, i % 3), ..view }),
@@ -181,8 +184,7 @@ fn a_matrix_may_repeat_along_some_batch_axes() {
 fn accumulation_adds_to_what_the_output_holds() {
     let mut rng = Rng::new(23);
     let (a, b) = (rng.block::<f64>(&[7, 5]), rng.block::<f64>(&[5, 3]));
-    let mut once = vec![0f64; 21];
-    gemm(a.view(), b.view(), None, &mut once);
+    let once = gemm(a.view(), b.view(), None);
     let mut out = vec![1f64; 21];
     let epilogue = Epilogue { bias: Some(&[10.0, 20.0, 30.0]), accumulate: true };
     gemm_into(a.view(), b.view(), epilogue, &mut out, &Layout::packed(&[7, 3]));

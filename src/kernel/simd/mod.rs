@@ -14,8 +14,6 @@ mod portable;
 use super::exp::Exp;
 use crate::element::Real;
 use portable::Portable;
-use std::cell::Cell;
-use std::thread::LocalKey;
 
 /// An instruction set that this processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +108,6 @@ pub trait Kernel<R> {
 pub trait Lanes: Exp + Copy + Default + 'static {
     /// Runs `kernel` with the vectors of `isa`.
     fn vectorized<K: Kernel<Self>>(isa: Isa, kernel: K) -> K::Output;
-    /// The calling thread's spare memory.
-    fn spare() -> &'static LocalKey<Cell<Vec<Self>>>;
 }
 
 macro_rules! lanes {
@@ -125,11 +121,6 @@ macro_rules! lanes {
                     // SAFETY: `Isa` holds `Avx2` only where the processor was found to have it.
                     Kind::Avx2 => unsafe { avx2::run::<$avx2, K>(kernel) },
                 }
-            }
-
-            fn spare() -> &'static LocalKey<Cell<Vec<Self>>> {
-                thread_local!(static SPARE: Cell<Vec<$T>> = const { Cell::new(Vec::new()) });
-                &SPARE
             }
         }
     };

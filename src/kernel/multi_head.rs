@@ -1,0 +1,60 @@
+//! Self attention from activations to activations: projections to queries, keys and values in one
+//! product, attention, and the projection of the merged heads.
+//!
+//! Samples are taken a round at a time, as many as keep what lies between the three steps within the
+//! caches: it is written and read there, in one buffer for all rounds, instead of going to memory and
+//! back. A round is a number of samples that depends on sizes alone, and what a sample gives does not
+//! depend on its neighbours.
+
+use super::attention::{Mask, attention};
+use super::gemm::gemm_packed_to;
+use super::layout::{Layout, View};
+use super::linear::Projection;
+use super::output::{place, written};
+use super::scratch::{Spare, padded, split};
+use crate::element::Float;
+
+/// The most bytes between the steps of a round, unless a single sample has more.
+const ROUND: usize = 4 << 20;
+
+/// `x` over (samples, positions, width). `qkv` gives queries, keys and values side by side, each of
+/// `heads` heads side by side, which `heads` divides; `out` maps the heads side by side to the result,
+/// over (samples, positions, its columns) in row-major order.
+pub(crate) fn self_attention<E: Float>(
+    x: View<E>,
+    heads: usize,
+    [qkv, out]: [&Projection<E>; 2],
+    scale: f64,
+    mask: &Mask<E>,
+) -> Vec<E> {
+    let [samples, len] = [0, 1].map(|axis| x.layout.dims[axis]);
+    let (width, columns) = (out.weight.dims().0, out.weight.dims().1);
+    let count = Layout::packed(&[samples, len, columns]).count();
+    let between = len * 4 * width;
+    let round = (ROUND / size_of::<E>()).checked_div(between).unwrap_or(1).clamp(1, samples.max(1));
+    // SAFETY: the rounds write all samples, and a product all elements of its layout.
+    unsafe {
+        written(count, |result| {
+            let lens = [3, 1].map(|parts| round * len * parts * width);
+            let mut spare = Spare::<E>::take(lens.map(padded::<E>).iter().sum());
+            for (i, result) in result.chunks_mut((round * len * columns).max(1)).enumerate() {
+                let first = i * round;
+                let n = round.min(samples - first);
+                let mut rest = &mut spare[..];
+                let fused = split(&mut rest, n * len * 3 * width);
+                let merged = split(&mut rest, n * len * width);
+                let sliced = |layout: &Layout| layout.sliced(0, first, n);
+                let x = View { layout: sliced(&x.layout), ..x };
+                gemm_packed_to(x, &qkv.weight, qkv.bias.as_deref(), place(fused));
+                let by_head = Layout::packed(&[n, len, 3, heads, width / heads.max(1)]);
+                let part = |i| {
+                    let layout = by_head.at(2, i).permuted(&[0, 2, 1, 3]);
+                    View { data: &*fused, layout }
+                };
+                attention(part(0), part(1), part(2), scale, &mask.sliced(first, n), merged);
+                let merged = View { data: &*merged, layout: Layout::packed(&[n, len, width]) };
+                gemm_packed_to(merged, &out.weight, out.bias.as_deref(), result);
+            }
+        })
+    }
+}
