@@ -90,10 +90,12 @@ pub(super) struct Spare<R: Scratch>(Aligned<R>);
 impl<R: Scratch> Spare<R> {
     pub(super) fn take(len: usize) -> Self {
         let needed = len + LINE / size_of::<R>();
+        if needed > KEPT / size_of::<R>() {
+            return Spare(Aligned::new(len));
+        }
         let mut buffer = R::buffers().with_borrow_mut(Vec::pop).unwrap_or_default();
         if buffer.len() < needed {
-            let kept = needed * size_of::<R>() <= KEPT;
-            buffer = vec![R::default(); if kept { needed.next_power_of_two() } else { needed }];
+            buffer = vec![R::default(); needed.next_power_of_two()];
         }
         Spare(Aligned::within(buffer, len))
     }
