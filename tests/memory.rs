@@ -1,9 +1,10 @@
-//! How much memory files take, counted by an allocator: a test binary of its own, since the count
-//! is the whole process's.
+//! How much memory files and layers take, counted by an allocator: a test binary of its own, since
+//! the count is the whole process's.
 
 use shapeproof::{
-    C, Checkpoint, Embedding, Hidden, Linear, Model, Module, Parameter, Seq, Source, TensorFile,
-    Vocab, WeightLayout, parameters,
+    Batch, C, Checkpoint, Embedding, Generator, HeadDim, Heads, Hidden, Infer, Key, Linear, Model,
+    Module, MultiHeadAttention, NoMask, Parameter, Query, Seq, Source, Tensor, TensorFile, Vocab,
+    WeightLayout, parameters, scaled_dot_product_attention,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs::{self, File};
@@ -16,6 +17,7 @@ const REST: usize = 512 << 10;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
@@ -47,6 +49,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 fn add(size: usize) {
+    CALLS.fetch_add(1, SeqCst);
     let live = LIVE.fetch_add(size, SeqCst) + size;
     PEAK.fetch_max(live, SeqCst);
 }
@@ -259,4 +262,33 @@ fn a_long_key_is_not_compared_with_a_missing_one() {
     let text = format!(r#"{{"{key}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}}}"#);
     let peak = opening(&turn, text.len() as u64, &text, 8 + text.len() as u64);
     assert!(peak <= 8 * text.len(), "{peak} for a header of {}", text.len());
+}
+
+#[test]
+fn a_small_layer_allocates_its_output_alone() {
+    let _turn = Turn::new("small");
+    let layer = MultiHeadAttention::<C<32>, C<4>>::xavier(&mut Generator::seeded(1));
+    let x = Tensor::<(Batch<C<2>>, Seq<C<16>>, Model<C<32>>)>::ones();
+    let forward = || layer.forward(&x, NoMask, &mut Infer);
+    forward();
+    let before = CALLS.load(SeqCst);
+    let y = forward();
+    let calls = CALLS.load(SeqCst) - before;
+    drop(y);
+    // The elements, and the shared cell around them.
+    assert_eq!(calls, 2);
+}
+
+/// 8 heads of 64 over 16,384 positions: the scores of one head alone would be 1 GiB.
+#[test]
+fn the_memory_of_attention_is_linear_in_length() {
+    let _turn = Turn::new("long");
+    type Long = (Batch<C<1>>, Heads<C<8>>, Query<C<16384>>, HeadDim<C<64>>);
+    type Keys = (Batch<C<1>>, Heads<C<8>>, Key<C<16384>>, HeadDim<C<64>>);
+    // Nothing but the last key is seen: quick, and every query's answer is its value.
+    let last = Tensor::<(Key<C<16384>>,), bool>::from_fn(|at| at[0] == 16383);
+    let (q, k) = (Tensor::<Long>::zeros(), Tensor::<Keys>::ones());
+    let (y, peak) = peak(|| scaled_dot_product_attention(&q, &k, &k, last));
+    assert!(y.to_vec().iter().all(|&y| y == 1.0));
+    assert!(peak < 40 << 20, "{peak}");
 }

@@ -27,11 +27,24 @@ pub(crate) fn self_attention<E: Float>(
     scale: f64,
     mask: &Mask<E>,
 ) -> Vec<E> {
+    let between = 4 * x.layout.dims[1] * out.weight.dims().0;
+    let round = (ROUND / size_of::<E>()).checked_div(between).unwrap_or(1).max(1);
+    in_rounds(round, x, heads, [qkv, out], scale, mask)
+}
+
+/// `round` samples at a time, at least one.
+fn in_rounds<E: Float>(
+    round: usize,
+    x: View<E>,
+    heads: usize,
+    [qkv, out]: [&Projection<E>; 2],
+    scale: f64,
+    mask: &Mask<E>,
+) -> Vec<E> {
     let [samples, len] = [0, 1].map(|axis| x.layout.dims[axis]);
     let (width, columns) = (out.weight.dims().0, out.weight.dims().1);
     let count = Layout::packed(&[samples, len, columns]).count();
-    let between = len * 4 * width;
-    let round = (ROUND / size_of::<E>()).checked_div(between).unwrap_or(1).clamp(1, samples.max(1));
+    let round = round.min(samples);
     // SAFETY: the rounds write all samples, and a product all elements of its layout.
     unsafe {
         written(count, |result| {
@@ -56,5 +69,49 @@ pub(crate) fn self_attention<E: Float>(
                 gemm_packed_to(merged, &out.weight, out.bias.as_deref(), result);
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::gemm::pack_b;
+    use crate::kernel::layout::Dims;
+    use crate::kernel::testing::{Rng, bits, in_pools};
+
+    fn projection(rng: &mut Rng, width: usize, columns: usize) -> Projection<f32> {
+        let weight = pack_b(rng.block::<f32>(&[width, columns]).view());
+        Projection { weight, bias: Some(rng.values(columns)) }
+    }
+
+    #[test]
+    fn rounds_and_threads_change_no_bit() {
+        let mut rng = Rng::new(40);
+        for (samples, len, heads, d) in [(5, 7, 3, 4), (3, 3, 3, 3), (1, 9, 1, 6), (4, 70, 2, 8)] {
+            let width = heads * d;
+            let x = rng.block::<f32>(&[samples, len, width]);
+            let maps = [projection(&mut rng, width, 3 * width), projection(&mut rng, width, width)];
+            let maps = maps.each_ref();
+            let keep: Vec<bool> = (0..samples * len).map(|_| rng.below(3) > 0).collect();
+            let full = [samples, heads, len, len];
+            let layout = Layout::packed(&[samples, len]).broadcast(&full, &[0, 3]);
+            let mask = Mask { keep: vec![View { data: &keep, layout }], ..Mask::NONE };
+            let run = |round, view| bits(&in_rounds(round, view, heads, maps, 0.5, &mask));
+            let all = in_pools(|| run(samples, x.view()));
+            for round in [1, 2, samples + 1] {
+                assert_eq!(run(round, x.view()), all, "{round} of {samples}");
+                assert_eq!(run(round, x.scattered(1).view()), all);
+            }
+        }
+    }
+
+    #[test]
+    fn empty_axes_give_empty_results_or_the_bias() {
+        let mut rng = Rng::new(41);
+        let maps = [projection(&mut rng, 6, 18), projection(&mut rng, 6, 6)];
+        for dims in [[0, 4, 6], [3, 0, 6]] {
+            let view = View { data: &[], layout: Layout::packed(&Dims::new(&dims)) };
+            assert!(self_attention(view, 2, maps.each_ref(), 1.0, &Mask::NONE).is_empty());
+        }
     }
 }

@@ -17,7 +17,9 @@ mod tests;
 pub(crate) use pack::{Matrix, pack_panel, pack_panel_wide};
 
 use super::layout::{Layout, View};
-use super::output::{place, written};
+#[cfg(test)]
+use super::output::place;
+use super::output::written;
 use super::parallel::{for_each, for_each_chunk};
 use super::runs::Runs;
 use super::scratch::Aligned;
