@@ -153,7 +153,7 @@ impl<E: Element> AnyTensor<E> {
         }
         // Copies nothing any more. A weak reference, by which packed weights are recognised, is left
         // with the old storage.
-        (Arc::make_mut(&mut self.data), self.layout)
+        (Arc::<Vec<E>>::make_mut(&mut self.data), self.layout)
     }
 
     /// The same elements through another layout, which stays inside of this one's.
