@@ -11,6 +11,7 @@
     )
 )]
 
+pub(crate) mod assign;
 pub(crate) mod attention;
 pub(crate) mod elementwise;
 pub(crate) mod exp;

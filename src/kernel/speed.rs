@@ -11,9 +11,14 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// Prints the best rate of `f` on one thread.
-fn rate(name: &str, operations: usize, mut f: impl FnMut() + Send) {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    let best = pool.install(|| {
+fn rate(name: &str, operations: usize, f: impl FnMut() + Send) {
+    let best = best_time(1, f);
+    println!("{name:40} {:8.1} GFLOP/s {best:9.1?}", operations as f64 / best.as_secs_f64() / 1e9);
+}
+
+fn best_time(threads: usize, mut f: impl FnMut() + Send) -> Duration {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    pool.install(|| {
         let (start, mut best) = (Instant::now(), Duration::MAX);
         while start.elapsed() < Duration::from_millis(700) {
             let start = Instant::now();
@@ -21,8 +26,7 @@ fn rate(name: &str, operations: usize, mut f: impl FnMut() + Send) {
             best = best.min(start.elapsed());
         }
         best
-    });
-    println!("{name:40} {:8.1} GFLOP/s {best:9.1?}", operations as f64 / best.as_secs_f64() / 1e9);
+    })
 }
 
 #[test]
@@ -91,6 +95,41 @@ fn speed_of_attention() {
             }
             let name = format!("{batch} x {heads} x {len} x {d} causal {causal}");
             rate(&name, operations, || attention(black_box(q), k, v, 0.125, &mask, &mut out));
+        }
+    }
+}
+
+/// Few queries: the bytes of K and V that pass by, on one and on two threads.
+#[test]
+#[ignore = "measures"]
+fn speed_of_decoding() {
+    let mut rng = Rng::new(4);
+    // H, G, Q, K, D
+    for [heads, groups, queries, keys, d] in [
+        [12, 12, 1, 1025, 64],
+        [12, 12, 8, 1025, 64],
+        [32, 8, 1, 4096, 128],
+        [32, 8, 4, 4096, 128],
+        [12, 12, 1, 64, 64],
+        [1, 1, 1, 1025, 64],
+    ] {
+        let q = rng.block::<f32>(&[1, heads, queries, d]);
+        let mut out = vec![0f32; heads * queries * d];
+        for inside in [false, true] {
+            let dims = if inside { [1, keys, groups, d] } else { [1, groups, keys, d] };
+            let (k, v) = (rng.block::<f32>(&dims), rng.block::<f32>(&dims));
+            let order = if inside { [0, 2, 1, 3] } else { [0, 1, 2, 3] };
+            let [k, v] = [&k, &v].map(|x| View { layout: x.layout.permuted(&order), ..x.view() });
+            let bytes = (2 * groups * keys * d * size_of::<f32>()) as f64;
+            for threads in [1, 2] {
+                let best = best_time(threads, || {
+                    attention(black_box(q.view()), k, v, 0.125, &Mask::NONE, &mut out);
+                });
+                let name = format!("{heads}/{groups} heads, {queries} x {keys} x {d}");
+                let lies = if inside { "[B, L, H, D]" } else { "[B, H, L, D]" };
+                let rate = bytes / best.as_secs_f64() / 1e9;
+                println!("{name:30} {lies} {threads} threads {rate:6.1} GB/s {best:9.1?}");
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Operations: a rule of `shape/` bound to a loop of `kernel/`.
 
 mod arithmetic;
+mod assign;
 mod compare;
 mod concat;
 mod heads;

@@ -145,6 +145,17 @@ impl<E: Element> AnyTensor<E> {
         View { data: &self.data, layout: self.layout }
     }
 
+    /// The elements to be written, and where they lie: no other tensor has them, and no two share a
+    /// place. Copied first where that is not so.
+    pub(crate) fn owned(&mut self) -> (&mut [E], Layout) {
+        if Arc::strong_count(&self.data) > 1 || !self.layout.is_injective() {
+            *self = Self::from_packed(self.dims(), self.to_vec());
+        }
+        // Copies nothing any more. A weak reference, by which packed weights are recognised, is left
+        // with the old storage.
+        (Arc::<Vec<E>>::make_mut(&mut self.data), self.layout)
+    }
+
     /// The same elements through another layout, which stays inside of this one's.
     pub(crate) fn viewed(&self, layout: Layout) -> Self {
         AnyTensor { data: self.data.clone(), layout }

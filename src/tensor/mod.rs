@@ -79,6 +79,11 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         &self.any
     }
 
+    /// The erased form, to be written to; its sizes stay.
+    pub(crate) fn any_mut(&mut self) -> &mut AnyTensor<E> {
+        &mut self.any
+    }
+
     /// The elements in row-major order, where the tensor lies in memory like that; `None` where it
     /// is a strided view. [`packed`](Self::packed) makes one that does.
     pub fn as_slice(&self) -> Option<&[E]> {

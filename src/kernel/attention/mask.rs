@@ -58,6 +58,11 @@ pub(super) struct HeadMask<'a, E> {
 impl<E> Mask<'_, E> {
     /// Everything is visible.
     pub(crate) const NONE: Self = Mask { keep: Vec::new(), bands: Vec::new(), bias: Vec::new() };
+
+    /// The bands let query `i` see those of `keys` keys that are below this.
+    pub(super) fn limit(&self, i: usize, keys: usize) -> usize {
+        self.bands.iter().fold(keys, |limit, band| limit.min(band.limit(i)))
+    }
 }
 
 impl<'a, E> Mask<'a, E> {
@@ -82,10 +87,9 @@ impl<'a, E: Float> HeadMask<'a, E> {
         width: usize,
         keys: usize,
     ) -> Self {
-        let limit = |i| mask.bands.iter().fold(keys, |limit, band| limit.min(band.limit(i)));
         let limits = match mask.bands.is_empty() {
             true => Vec::new(),
-            false => queries.clone().map(limit).collect(),
+            false => queries.clone().map(|i| mask.limit(i, keys)).collect(),
         };
         let (seen, visible) = (Vec::new(), Vec::new());
         HeadMask { mask, batch, head, queries, width, limits, seen, visible }

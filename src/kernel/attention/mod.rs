@@ -2,9 +2,10 @@
 //!
 //! Each head of each batch entry is cut into blocks of queries of a fixed size; a block is one piece
 //! of work ([`block`]). The matrix of scores never exists as a whole: a block holds the scores of its
-//! queries with one block of keys at a time.
+//! queries with one block of keys at a time. A few queries take another way ([`few`]).
 
 mod block;
+mod few;
 mod mask;
 mod running;
 #[cfg(test)]
@@ -93,6 +94,9 @@ fn attention_on<E: Float>(
         return;
     }
     assert!(groups > 0 && heads.is_multiple_of(groups));
+    if queries <= few::FEW && weights.is_none() {
+        return few::attention_of_few(isa, [q, k, v], scale, mask, out);
+    }
 
     let matrix = |view: View<'_, E>, batch: usize, head: usize| {
         let strides = view.layout.strides;

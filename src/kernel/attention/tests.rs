@@ -137,7 +137,13 @@ fn attention_matches_its_definition_for_odd_sizes() {
 #[test]
 fn masks_and_biases_combine() {
     let mut rng = Rng::new(31);
-    for sizes in [[2, 4, 2, 70, 200, 8, 9], [2, 2, 1, 3, 5, 4, 4]] {
+    for sizes in [
+        [2, 4, 2, 70, 200, 8, 9],
+        [2, 4, 2, 12, 5, 4, 4],
+        [2, 2, 1, 3, 5, 4, 4],
+        [2, 4, 2, 3, 600, 8, 9],
+        [1, 6, 2, 1, 1025, 16, 8],
+    ] {
         let case = case::<f32>(&mut rng, sizes);
         let full @ [b, _, q, k] = case.dims();
         let padding: Vec<bool> = (0..b * k).map(|i| i % k < k - 1 - i / k * k / 2).collect();
@@ -161,87 +167,161 @@ fn masks_and_biases_combine() {
 #[test]
 fn strides_threads_and_batch_change_no_bit() {
     let mut rng = Rng::new(32);
-    let case = case::<f32>(&mut rng, [3, 4, 2, 130, 150, 24, 20]);
-    let mask = Mask { bands: vec![causal(20)], ..Mask::NONE };
-    let result = in_pools(|| bits(&case.run(&mask)));
-    for kind in 0..3 {
-        let other = Case { x: [0, 1, 2].map(|i| case.x[i].scattered(kind)), ..case };
-        assert_eq!(bits(&other.run(&mask)), result);
+    for sizes in [
+        [3, 4, 2, 130, 150, 24, 20],
+        [3, 4, 2, 1, 1500, 32, 16],
+        [3, 4, 2, 5, 1030, 24, 33],
+        [3, 20, 1, 2, 520, 8, 16],
+    ] {
+        let [_, _, _, queries, keys, ..] = sizes;
+        let case = case::<f32>(&mut rng, sizes);
+        let mask = Mask { bands: vec![causal(keys as isize - queries as isize)], ..Mask::NONE };
+        let result = in_pools(|| bits(&case.run(&mask)));
+        for kind in 0..3 {
+            let other = Case { x: [0, 1, 2].map(|i| case.x[i].scattered(kind)), ..case };
+            assert_eq!(bits(&other.run(&mask)), result);
+        }
+        let inside = Case { x: [0, 1, 2].map(|i| heads_inside(&case.x[i])), ..case };
+        assert_eq!(bits(&inside.run(&mask)), result);
+        let each = result.len() / 3;
+        for b in 0..3 {
+            let one = |block: &Block<f32>| {
+                let layout = block.layout.sliced(0, b, 1);
+                Block { data: block.data.clone(), layout }
+            };
+            let alone = Case { x: [0, 1, 2].map(|i| one(&case.x[i])), ..case };
+            assert_eq!(bits(&alone.run(&mask)), result[b * each..][..each]);
+        }
     }
-    let each = result.len() / 3;
-    for b in 0..3 {
-        let one = |block: &Block<f32>| {
-            let layout = block.layout.sliced(0, b, 1);
-            Block { data: block.data.clone(), layout }
-        };
-        let alone = Case { x: [0, 1, 2].map(|i| one(&case.x[i])), ..case };
-        assert_eq!(bits(&alone.run(&mask)), result[b * each..][..each]);
-    }
+}
+
+/// The same elements in the order [B, L, H, D] of memory.
+fn heads_inside(block: &Block<f32>) -> Block<f32> {
+    let layout = block.layout.permuted(&[0, 2, 1, 3]);
+    let data = Block { data: block.data.clone(), layout }.pack();
+    Block { data, layout: Layout::packed(&layout.dims).permuted(&[0, 2, 1, 3]) }
 }
 
 #[test]
 fn hidden_values_reach_no_output() {
     let mut rng = Rng::new(33);
-    let mut case = case::<f32>(&mut rng, [1, 2, 1, 70, 220, 8, 20]);
-    let full = case.dims();
-    let keep: Vec<bool> = (0..220).map(|key| key % 7 != 3 && key != 219).collect();
-    let bias: Vec<f32> =
-        keep.iter().map(|&keep| if keep { 0.25 } else { f32::NEG_INFINITY }).collect();
-    let layout = Layout::packed(&[220]).broadcast(&full, &[3]);
-    let by_flag = Mask { keep: vec![View { data: &keep, layout }], ..Mask::NONE };
-    let by_bias = Mask { bias: vec![View { data: &bias, layout }], ..Mask::NONE };
-    let by_band = Mask { bands: vec![causal(130)], ..Mask::NONE };
-    for (mask, hidden) in [
-        (&by_flag, (0..220).filter(|&key| !keep[key]).collect::<Vec<_>>()),
-        (&by_bias, (0..220).filter(|&key| !keep[key]).collect()),
-        (&by_band, (200..220).collect()),
-    ] {
-        let clean = bits(&case.run(mask));
-        let saved = case.x.clone();
-        for (i, key) in hidden.into_iter().enumerate() {
-            let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][i % 3];
-            case.x[1].data[key * 8 + i % 8] = bad;
-            case.x[2].data[key * 20 + i % 20] = bad;
+    for [queries, keys, dv] in [[70, 220, 20], [1, 220, 20], [1, 1030, 32], [4, 1030, 32]] {
+        let mut case = case::<f32>(&mut rng, [1, 2, 1, queries, keys, 8, dv]);
+        let full = case.dims();
+        let keep: Vec<bool> = (0..keys).map(|key| key % 7 != 3 && key != keys - 1).collect();
+        let bias: Vec<f32> =
+            keep.iter().map(|&keep| if keep { 0.25 } else { f32::NEG_INFINITY }).collect();
+        let layout = Layout::packed(&[keys]).broadcast(&full, &[3]);
+        let by_flag = Mask { keep: vec![View { data: &keep, layout }], ..Mask::NONE };
+        let by_bias = Mask { bias: vec![View { data: &bias, layout }], ..Mask::NONE };
+        let seen = keys - 20;
+        let band = causal(seen as isize - queries as isize);
+        let by_band = Mask { bands: vec![band], ..Mask::NONE };
+        for (mask, hidden) in [
+            (&by_flag, (0..keys).filter(|&key| !keep[key]).collect::<Vec<_>>()),
+            (&by_bias, (0..keys).filter(|&key| !keep[key]).collect()),
+            (&by_band, (seen..keys).collect()),
+        ] {
+            let clean = bits(&case.run(mask));
+            let saved = case.x.clone();
+            for (i, key) in hidden.into_iter().enumerate() {
+                let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][i % 3];
+                case.x[1].data[key * 8 + i % 8] = bad;
+                case.x[2].data[key * dv + i % dv] = bad;
+            }
+            assert_eq!(bits(&case.run(mask)), clean);
+            let [_, weights] = [0; 2].map(|_| case.run_on(Isa::best(), mask).1);
+            assert!(weights.iter().all(|weight| weight.is_finite()));
+            case.x = saved;
         }
-        assert_eq!(bits(&case.run(mask)), clean);
-        let [_, weights] = [0; 2].map(|_| case.run_on(Isa::best(), mask).1);
-        assert!(weights.iter().all(|weight| weight.is_finite()));
-        case.x = saved;
     }
 }
 
 #[test]
 fn a_value_hidden_from_some_reaches_only_those_that_see_it() {
     let mut rng = Rng::new(34);
-    let mut case = case::<f32>(&mut rng, [1, 1, 1, 100, 100, 8, 5]);
-    let mask = Mask { bands: vec![causal(0)], ..Mask::NONE };
-    let clean = case.run(&mask);
-    case.x[2].data[50 * 5 + 2] = f32::NAN;
-    for (i, (x, clean)) in case.run(&mask).iter().zip(&clean).enumerate() {
-        match i / 5 >= 50 && i % 5 == 2 {
-            true => assert!(x.is_nan()),
-            false => assert_eq!(x.to_bits(), clean.to_bits()),
+    for (queries, offset, dv) in [(100, 0, 5), (4, 48, 5), (4, 48, 8)] {
+        let mut case = case::<f32>(&mut rng, [1, 1, 1, queries, 100, 8, dv]);
+        let mask = Mask { bands: vec![causal(offset as isize)], ..Mask::NONE };
+        let clean = case.run(&mask);
+        case.x[2].data[50 * dv + 2] = f32::NAN;
+        for (i, (x, clean)) in case.run(&mask).iter().zip(&clean).enumerate() {
+            match i / dv >= 50 - offset && i % dv == 2 {
+                true => assert!(x.is_nan()),
+                false => assert_eq!(x.to_bits(), clean.to_bits()),
+            }
         }
-    }
-    case.x[2].data[50 * 5 + 2] = 0.0;
-    case.x[0].data[7 * 8] = f32::NAN;
-    for (i, x) in case.run(&mask).iter().enumerate() {
-        assert_eq!(x.is_nan(), i / 5 == 7);
+        case.x[2].data[50 * dv + 2] = 0.0;
+        case.x[0].data[3 * 8] = f32::NAN;
+        for (i, x) in case.run(&mask).iter().enumerate() {
+            assert_eq!(x.is_nan(), i / dv == 3);
+        }
     }
 }
 
 #[test]
 fn nothing_visible_gives_zeros() {
     let mut rng = Rng::new(35);
-    let case = case::<f32>(&mut rng, [1, 1, 1, 70, 10, 4, 3]);
-    let (out, weights) = case.run_on(Isa::best(), &Mask { bands: vec![causal(-60)], ..Mask::NONE });
-    assert!(out[..180].iter().chain(&weights[..600]).all(|&x| x == 0.0));
-    assert!(out[180..].iter().all(|&x| x != 0.0));
-    let keep = [false];
-    let layout = Layout::packed(&[]).broadcast(&case.dims(), &[]);
-    let mask = Mask { keep: vec![View { data: &keep, layout }], ..Mask::NONE };
-    let (out, weights) = case.run_on(Isa::best(), &mask);
-    assert!(out.iter().chain(&weights).all(|&x| x == 0.0));
+    for (queries, hidden) in [(70, 60), (5, 2)] {
+        let case = case::<f32>(&mut rng, [1, 1, 1, queries, 10, 4, 3]);
+        let mask = Mask { bands: vec![causal(-(hidden as isize))], ..Mask::NONE };
+        let (out, weights) = case.run_on(Isa::best(), &mask);
+        assert!(out[..hidden * 3].iter().chain(&weights[..hidden * 10]).all(|&x| x == 0.0));
+        assert!(out[hidden * 3..].iter().all(|&x| x != 0.0));
+        let keep = [false];
+        let layout = Layout::packed(&[]).broadcast(&case.dims(), &[]);
+        let mask = Mask { keep: vec![View { data: &keep, layout }], ..Mask::NONE };
+        let (out, weights) = case.run_on(Isa::best(), &mask);
+        assert!(out.iter().chain(&weights).all(|&x| x == 0.0));
+    }
+}
+
+#[test]
+fn few_queries_match_their_definition_for_odd_sizes() {
+    let mut rng = Rng::new(37);
+    let widths = [1, 3, 8, 31, 32, 64, 80, 96, 128, 256, 257];
+    let heads = [(1, 1), (4, 2), (3, 3), (6, 1)];
+    let lengths = [0, 1, 2, 3, 4, 5, 95, 96, 97, 511, 512, 513, 1025];
+    for (i, width) in widths.into_iter().enumerate() {
+        for (j, keys) in lengths.into_iter().enumerate() {
+            let (h, g) = heads[(i + j) % 4];
+            let queries = 1 + (3 * i + j) % 9;
+            let sizes = [1 + j % 2, h, g, queries, keys, width, widths[(i + j) % 11]];
+            let bands = match j % 2 {
+                0 => vec![],
+                _ => vec![causal(keys as isize - queries as isize)],
+            };
+            let (single, double) = (case::<f32>(&mut rng, sizes), case::<f64>(&mut rng, sizes));
+            single.check(&Mask { bands: bands.clone(), ..Mask::NONE });
+            double.check(&Mask { bands, ..Mask::NONE });
+        }
+    }
+    for n in 1..=9 {
+        case::<f32>(&mut rng, [n; 7].map(|n| n.min(5))).check(&Mask::NONE);
+        case::<f32>(&mut rng, [2, 40, 2, n, 70, 16, 24]).check(&Mask::NONE);
+    }
+}
+
+#[test]
+fn room_to_spare_in_a_cache_changes_no_bit() {
+    let mut rng = Rng::new(38);
+    let cache = case::<f32>(&mut rng, [1, 4, 2, 2, 1300, 16, 16]);
+    for filled in [1, 63, 512, 513, 1100] {
+        let exact = |block: &Block<f32>| {
+            let layout = block.layout.sliced(2, 0, filled);
+            Block { data: block.data.clone(), layout }
+        };
+        let [q, k, v] = [0, 1, 2].map(|i| &cache.x[i]);
+        let expected = Case { x: [q.clone(), exact(k), exact(v)], ..cache }.run(&Mask::NONE);
+        let keep: Vec<bool> = (0..1300).map(|key| key < filled).collect();
+        let layout = Layout::packed(&[1300]).broadcast(&cache.dims(), &[3]);
+        let by_flag = Mask { keep: vec![View { data: &keep, layout }], ..Mask::NONE };
+        let end = Band { offset: -10, prefix: filled };
+        let by_band = Mask { bands: vec![end], ..Mask::NONE };
+        for mask in [by_flag, by_band] {
+            assert_eq!(bits(&cache.run(&mask)), bits(&expected));
+        }
+    }
 }
 
 #[test]

@@ -122,3 +122,41 @@ fn products_contract_the_named_axis_wherever_it_stands() {
     assert_eq!(product.try_at(&[1, 2, 0]).unwrap(), 8.0 * 5.0 + 11.0 * 7.0);
     assert_eq!(product.shape().try_count().unwrap(), 12);
 }
+
+#[test]
+fn assigning_writes_one_entry_and_leaves_clones_and_views_alone() {
+    let mut y = x();
+    let (clone, column) = (y.clone(), y.try_select(Seq, 1).unwrap());
+    y.try_assign(Seq, 1, &Tensor::from([8, 9])).unwrap();
+    assert_eq!(y.to_vec(), [0, 8, 2, 3, 9, 5]);
+    assert_eq!((clone, column.to_vec()), (x(), vec![1, 4]));
+    y.try_assign(Batch, 0, &Tensor::from([6, 6, 6])).unwrap();
+    assert_eq!(y.to_vec(), [6, 6, 6, 3, 9, 5]);
+    let mut turned: Tensor<(Seq<C<3>>, Batch<C<2>>), i32> = x().permute();
+    turned.try_assign(Seq, 2, &Tensor::from([7, 8])).unwrap();
+    assert_eq!(turned.to_vec(), [0, 3, 1, 4, 7, 8]);
+}
+
+#[test]
+fn assigning_writes_in_place_where_nothing_shares_the_elements() {
+    let mut y = x();
+    let place = y.as_slice().unwrap().as_ptr();
+    y.try_assign(Batch, 1, &Tensor::from([7, 8, 9])).unwrap();
+    assert_eq!(y.as_slice().unwrap().as_ptr(), place);
+    let row = y.try_select(Batch, 1).unwrap();
+    y.try_assign(Batch, 0, &row).unwrap();
+    assert_eq!(y.to_vec(), [7, 8, 9, 7, 8, 9]);
+    assert_ne!(y.as_slice().unwrap().as_ptr(), place);
+}
+
+#[test]
+fn assigning_outside_of_an_axis_is_refused_and_writes_nothing() {
+    let mut y = x();
+    let error = y.try_assign(Seq, 3, &Tensor::from([8, 9])).unwrap_err();
+    assert!(error.is_index());
+    assert_eq!(error.to_string(), "entry 3 is outside of axis Seq of size 3");
+    assert_eq!(y, x());
+    let mut none = Tensor::<(Batch<C<0>>, Seq<C<3>>), i32>::zeros();
+    none.try_assign(Seq, 0, &Tensor::zeros()).unwrap();
+    assert!(none.try_assign(Batch, 0, &Tensor::zeros()).unwrap_err().is_index());
+}

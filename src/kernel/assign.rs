@@ -1,0 +1,44 @@
+//! Elements written over those of a strided block.
+
+use super::layout::{Layout, View};
+use super::runs::Runs;
+use crate::element::Element;
+
+/// Writes the elements of `from` to the places of `layout`, which has the same sizes. No two of those
+/// places are one.
+pub(crate) fn assign<E: Element>(from: View<E>, to: &mut [E], layout: &Layout) {
+    debug_assert!(layout.is_injective());
+    let runs = Runs::new([&from.layout, layout]);
+    let steps @ [from_step, to_step] = runs.steps();
+    runs.for_each(0, layout.count(), |[from_at, to_at], len| {
+        if steps == [1, 1] {
+            to[to_at..to_at + len].copy_from_slice(&from.data[from_at..from_at + len]);
+        } else {
+            for i in 0..len {
+                to[to_at + i * to_step] = from.data[from_at + i * from_step];
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::testing::{Rng, slow_pack};
+
+    #[test]
+    fn every_element_arrives_whatever_the_strides_are() {
+        let mut rng = Rng::new(60);
+        for dims in [&[][..], &[5], &[3, 4], &[2, 3, 4], &[0, 3], &[1, 1, 2]] {
+            let block = rng.block::<f32>(dims);
+            for (from, to) in (0..9).map(|i| (i / 3, i % 3)) {
+                let mut written = rng.block::<f32>(dims).scattered(to);
+                let between = |data: &[f32]| data.iter().filter(|&&x| x == 0.0).count();
+                let before = between(&written.data);
+                assign(block.scattered(from).view(), &mut written.data, &written.layout);
+                assert_eq!(slow_pack(written.view()), block.data);
+                assert_eq!(between(&written.data), before, "gaps are left alone");
+            }
+        }
+    }
+}
