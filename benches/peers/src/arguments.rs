@@ -4,8 +4,7 @@ use crate::Result;
 use crate::setting::{CASES, Case};
 use std::path::PathBuf;
 
-const USAGE: &str =
-    "usage: attention [--cases ABCDEGHI] [--rounds 5] [--seconds 0.3] [--raw FILE] [--python PATH]";
+const USAGE: &str = "usage: attention [--cases ABCDEFGHI] [--rounds 5] [--seconds 0.3] [--raw FILE] [--python PATH]";
 
 pub struct Arguments {
     pub cases: Vec<Case>,

@@ -2,7 +2,7 @@
 //! softmax, or its fused attention.
 
 use crate::setting::{Case, Weights};
-use crate::{Contestant, Result};
+use crate::{Contestant, Result, decode};
 use candle_core::{Device, Module, Tensor};
 use candle_nn::Linear;
 use candle_nn::attention::{AttnMask, flash_attn};
@@ -10,6 +10,10 @@ use candle_nn::ops::softmax_last_dim;
 use std::hint::black_box;
 
 pub fn contestants(case: &Case, weights: &Weights) -> Result<Vec<Box<dyn Contestant>>> {
+    if case.cached > 0 {
+        let Attention { qkv, out, .. } = Attention::new("", false, case, weights)?;
+        return Ok(vec![decode::candle(case, weights, qkv, out)?]);
+    }
     let fused = Attention::new("candle, fused attention", true, case, weights)?;
     let plain = Attention::new("candle, plain products", false, case, weights)?;
     // The scores of I are 2 GiB, and several copies of them are held at once.

@@ -7,6 +7,7 @@
 
 mod arguments;
 mod candle;
+mod decode;
 mod limit;
 mod ours;
 mod python;

@@ -1,7 +1,7 @@
 //! shapeproof: every size of a setting is a type.
 
 use crate::setting::{Case, Weights};
-use crate::{Contestant, Result};
+use crate::{Contestant, Result, decode};
 use shapeproof::{
     Axis, Batch, C, Causal, DivisibleBy, Infer, Linear, Model, MultiHeadAttention, NoMask, Seq,
     Static, Tensor,
@@ -10,6 +10,7 @@ use std::hint::black_box;
 
 pub fn contestant(case: &Case, weights: &Weights) -> Box<dyn Contestant> {
     match case.name {
+        'F' => decode::ours(weights),
         'A' => layer::<C<32>, C<64>, C<512>, C<8>>(case, weights),
         'B' => layer::<C<1>, C<128>, C<384>, C<12>>(case, weights),
         'C' => layer::<C<1>, C<512>, C<768>, C<12>>(case, weights),
@@ -29,16 +30,21 @@ struct Layer<B, S, M, H> {
     causal: bool,
 }
 
-fn layer<B: Static, S: Static, M: DivisibleBy<H>, H: Static>(
-    case: &Case,
-    weights: &Weights,
-) -> Box<dyn Contestant> {
+pub fn multi_head<M: DivisibleBy<H>, H: Static>(weights: &Weights) -> MultiHeadAttention<M, H> {
     let [q, k, v, out] = &weights.projections;
     let mut layer = MultiHeadAttention::<M, H>::zeros();
     set(&mut layer.q, q);
     set(&mut layer.k, k);
     set(&mut layer.v, v);
     set(&mut layer.out, out);
+    layer
+}
+
+fn layer<B: Static, S: Static, M: DivisibleBy<H>, H: Static>(
+    case: &Case,
+    weights: &Weights,
+) -> Box<dyn Contestant> {
+    let layer = multi_head(weights);
     let x = Tensor::try_from_vec(<_>::default(), weights.x.clone()).expect("the setting's sizes");
     Box::new(Layer::<B, S, M, H> { layer, x, causal: case.causal })
 }

@@ -4,7 +4,7 @@ use crate::Result;
 use shapeproof::Generator;
 use std::fmt::{self, Display, Formatter};
 
-/// Self attention over one batch, with biases, in float32.
+/// Self attention over one batch, with biases, in float32; or one step of decoding.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Case {
     pub name: char,
@@ -13,43 +13,54 @@ pub struct Case {
     pub width: usize,
     pub heads: usize,
     pub causal: bool,
+    /// How many positions came before: their keys and values are there already.
+    pub cached: usize,
 }
 
-pub const CASES: [Case; 8] = [
+/// The positions before F's token.
+pub const CACHED: usize = 1024;
+
+pub const CASES: [Case; 9] = [
     case('A', [32, 64, 512, 8], false),
     case('B', [1, 128, 384, 12], false),
     case('C', [1, 512, 768, 12], false),
     case('D', [8, 128, 768, 12], false),
     case('E', [1, 2048, 768, 12], false),
+    Case { cached: CACHED, ..case('F', [1, 1, 768, 12], false) },
     case('G', [2, 16, 32, 4], false),
     case('H', [1, 2048, 768, 12], true),
     case('I', [1, 8192, 512, 8], false),
 ];
 
 const fn case(name: char, [batch, length, width, heads]: [usize; 4], causal: bool) -> Case {
-    Case { name, batch, length, width, heads, causal }
+    Case { name, batch, length, width, heads, causal, cached: 0 }
 }
 
 impl Case {
     pub fn named(name: char) -> Result<Self> {
         let found = CASES.into_iter().find(|case| case.name == name);
-        found.ok_or_else(|| format!("there is no case {name}; there are ABCDEGHI").into())
+        found.ok_or_else(|| format!("there is no case {name}; there are ABCDEFGHI").into())
     }
 
     /// Multiplications and additions of the four projections and the two products of attention; a
     /// causal mask halves the latter.
     pub fn flops(&self) -> f64 {
         let [batch, length, width] = [self.batch, self.length, self.width].map(|n| n as f64);
-        let seen = if self.causal { length / 2.0 } else { length };
+        let keys = length + self.cached as f64;
+        let seen = if self.causal { keys / 2.0 } else { keys };
         8.0 * batch * length * width * width + 4.0 * batch * length * seen * width
     }
 }
 
 impl Display for Case {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Case { name, batch, length, width, heads, causal } = self;
-        let causal = if *causal { ", causal" } else { "" };
-        write!(f, "{name} ({batch} x {length} x {width}, {heads} heads{causal})")
+        let Case { name, batch, length, width, heads, causal, cached } = self;
+        write!(f, "{name} ({batch} x {length} x {width}, {heads} heads")?;
+        match (causal, cached) {
+            (true, _) => write!(f, ", causal)"),
+            (_, 0) => write!(f, ")"),
+            (_, cached) => write!(f, ", {cached} cached)"),
+        }
     }
 }
 
@@ -58,6 +69,8 @@ pub struct Weights {
     pub x: Vec<f32>,
     /// Of queries, keys, values, and the output: a weight and a bias.
     pub projections: [(Vec<f32>, Vec<f32>); 4],
+    /// Keys and values of the positions before, each over (batch, heads, positions, head dim).
+    pub cached: [Vec<f32>; 2],
 }
 
 impl Weights {
@@ -71,6 +84,7 @@ impl Weights {
         Weights {
             x: normal(case.batch * case.length * width, 1.0),
             projections: [0; 4].map(|_| (normal(width * width, deviation), normal(width, 0.1))),
+            cached: [0; 2].map(|_| normal(case.batch * case.cached * width, 1.0)),
         }
     }
 }
