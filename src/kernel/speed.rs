@@ -156,9 +156,10 @@ fn speed_limit() {
     use super::simd::{Isa, Kernel, Lanes, Vector};
     struct Limit;
     impl Kernel<f32> for Limit {
-        type Output = f32;
+        /// The lanes of a vector.
+        type Output = usize;
         #[inline(always)]
-        unsafe fn run<V: Vector<Scalar = f32>>(self) -> f32 {
+        unsafe fn run<V: Vector<Scalar = f32>>(self) -> usize {
             // SAFETY: the caller vouches for the instruction set.
             unsafe {
                 let mut sums = [V::splat(black_box(0.5)); 12];
@@ -173,11 +174,12 @@ fn speed_limit() {
                     sum.store(out.as_mut_ptr());
                     black_box(&out);
                 }
-                out[0]
+                V::LANES
             }
         }
     }
-    rate("limit", 12 * 16 * 1_000_000, || {
-        black_box(f32::vectorized(Isa::best(), Limit));
+    let lanes = f32::vectorized(Isa::best(), Limit);
+    rate("limit", 12 * 2 * lanes * 1_000_000, || {
+        f32::vectorized(Isa::best(), Limit);
     });
 }

@@ -32,8 +32,8 @@ pub(super) struct Tile<R> {
     pub(super) output: Option<Output<R>>,
 }
 
-#[derive(Clone, Copy)]
 /// The place of a tile in the output, in numbers of the tile's own type.
+#[derive(Clone, Copy)]
 pub(super) struct Output<R> {
     pub(super) to: *mut R,
     pub(super) row: usize,
@@ -59,13 +59,24 @@ impl<R: Real> Tile<R> {
                 3 => self.multiply_rows::<V, 3>(),
                 4 => self.multiply_rows::<V, 4>(),
                 5 => self.multiply_rows::<V, 5>(),
-                _ => self.multiply_rows::<V, 6>(),
+                6 => self.multiply_rows::<V, 6>(),
+                7 => self.multiply_rows::<V, 7>(),
+                8 => self.multiply_rows::<V, 8>(),
+                9 => self.multiply_rows::<V, 9>(),
+                10 => self.multiply_rows::<V, 10>(),
+                11 => self.multiply_rows::<V, 11>(),
+                12 => self.multiply_rows::<V, 12>(),
+                _ => unreachable!("more rows than a tile has"),
             }
         }
     }
 
     #[inline(always)]
     unsafe fn multiply_rows<V: Vector<Scalar = R>, const M: usize>(&self) {
+        // Known as a constant before code is made: none is, for rows that the set has no room for.
+        if const { M > V::ROWS } {
+            unreachable!("more rows than a tile has");
+        }
         // SAFETY: the caller's, see `multiply`.
         unsafe {
             let mut sums = [[V::splat(R::zero()); VECTORS]; M];
@@ -106,6 +117,72 @@ impl<R: Real> Tile<R> {
                     sum.store(to.add(row * to_row + i * V::LANES));
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::simd::{Isa, Kernel, Lanes};
+    use crate::kernel::testing::Rng;
+
+    /// Multiplies small whole numbers, whose sums are exact, with every number of rows.
+    struct EveryNumberOfRows;
+
+    impl<R: Real> Kernel<R> for EveryNumberOfRows {
+        type Output = ();
+        #[inline(always)]
+        unsafe fn run<V: Vector<Scalar = R>>(self) {
+            let mut rng = Rng::new(40);
+            let mut whole = |count: usize| -> Vec<R> {
+                (0..count).map(|_| R::from_f64(rng.below(17) as f64 - 8.0)).collect()
+            };
+            let (k, width) = (7, columns::<V>());
+            let (b_k, sums_row) = (width + 3, width + 1);
+            for rows in 1..=V::ROWS {
+                for (a_row, a_k) in [(k + 2, 1), (1, V::ROWS)] {
+                    for add in [false, true] {
+                        let a = whole((rows - 1) * a_row + (k - 1) * a_k + 1);
+                        let b = whole((k - 1) * b_k + width);
+                        let before = whole((rows + 1) * sums_row);
+                        let mut sums = before.clone();
+                        let tile = Tile {
+                            k,
+                            a: a.as_ptr(),
+                            a_row,
+                            a_k,
+                            b: b.as_ptr(),
+                            b_k,
+                            sums: sums.as_mut_ptr(),
+                            sums_row,
+                            add,
+                        };
+                        // SAFETY: the caller vouches for the instruction set, the buffers were made
+                        // for these strides.
+                        unsafe { tile.multiply::<V>(rows) };
+                        for (i, sum) in sums.iter().enumerate() {
+                            let (row, column) = (i / sums_row, i % sums_row);
+                            let mut expected = before[i];
+                            if row < rows && column < width {
+                                expected = if add { expected } else { R::zero() };
+                                for p in 0..k {
+                                    expected += a[row * a_row + p * a_k] * b[p * b_k + column];
+                                }
+                            }
+                            assert!(*sum == expected, "{rows} rows: {row} {column}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_of_every_number_of_rows_are_exact_and_touch_nothing_else() {
+        for isa in Isa::all() {
+            f32::vectorized(isa, EveryNumberOfRows);
+            f64::vectorized(isa, EveryNumberOfRows);
         }
     }
 }

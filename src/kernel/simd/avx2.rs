@@ -17,15 +17,16 @@ pub(super) unsafe fn run<V: Vector, K: Kernel<V::Scalar>>(kernel: K) -> K::Outpu
     unsafe { kernel.run::<V>() }
 }
 
-macro_rules! avx2 {
-    ($V:ty, $R:ty, $lanes:literal, $load:ident, $store:ident, $splat:ident, $add:ident, $sub:ident,
-     $mul:ident, $fma:ident, $max:ident, $min:ident, $cmp:ident, $blend:ident, $power:ident, $transpose:ident) => {
+/// A vector whose methods are intrinsics of one instruction each, but for the last three.
+macro_rules! intrinsics {
+    ($V:ty, $R:ty, $lanes:literal, $rows:literal, $load:ident, $store:ident, $splat:ident, $add:ident,
+     $sub:ident, $mul:ident, $fma:ident, $max:ident, $min:ident, $if_less:ident, $power:ident, $transpose:ident) => {
         // SAFETY, for all blocks here: the caller of a `Vector` method vouches for the instruction
         // set, and of `load` and `store` for the elements; neither asks for alignment.
         impl Vector for $V {
             type Scalar = $R;
             const LANES: usize = $lanes;
-            const ROWS: usize = 6;
+            const ROWS: usize = $rows;
 
             #[inline(always)]
             unsafe fn load(from: *const $R) -> Self {
@@ -80,7 +81,7 @@ macro_rules! avx2 {
             #[inline(always)]
             unsafe fn if_less(self, other: Self, yes: Self, no: Self) -> Self {
                 // SAFETY: above.
-                unsafe { $blend(no, yes, $cmp::<_CMP_LT_OQ>(self, other)) }
+                unsafe { $if_less(self, other, yes, no) }
             }
             #[inline(always)]
             unsafe fn transpose(from: *const $R, row: usize, to: *mut $R, to_row: usize) {
@@ -95,10 +96,13 @@ macro_rules! avx2 {
         }
     };
 }
-avx2!(
+pub(super) use intrinsics;
+
+intrinsics!(
     __m256,
     f32,
     8,
+    6,
     _mm256_loadu_ps,
     _mm256_storeu_ps,
     _mm256_set1_ps,
@@ -108,15 +112,15 @@ avx2!(
     _mm256_fmadd_ps,
     _mm256_max_ps,
     _mm256_min_ps,
-    _mm256_cmp_ps,
-    _mm256_blendv_ps,
+    if_less_ps,
     power_of_two_ps,
     transpose_ps
 );
-avx2!(
+intrinsics!(
     __m256d,
     f64,
     4,
+    6,
     _mm256_loadu_pd,
     _mm256_storeu_pd,
     _mm256_set1_pd,
@@ -126,11 +130,22 @@ avx2!(
     _mm256_fmadd_pd,
     _mm256_max_pd,
     _mm256_min_pd,
-    _mm256_cmp_pd,
-    _mm256_blendv_pd,
+    if_less_pd,
     power_of_two_pd,
     transpose_pd
 );
+
+#[inline(always)]
+unsafe fn if_less_ps(a: __m256, b: __m256, yes: __m256, no: __m256) -> __m256 {
+    // SAFETY: the caller vouches for AVX2.
+    unsafe { _mm256_blendv_ps(no, yes, _mm256_cmp_ps::<_CMP_LT_OQ>(a, b)) }
+}
+
+#[inline(always)]
+unsafe fn if_less_pd(a: __m256d, b: __m256d, yes: __m256d, no: __m256d) -> __m256d {
+    // SAFETY: the caller vouches for AVX2.
+    unsafe { _mm256_blendv_pd(no, yes, _mm256_cmp_pd::<_CMP_LT_OQ>(a, b)) }
+}
 
 /// 2ⁿ of n + 1.5 · 2ᵈ, d the digits of the type: n moves, biased, from the lowest bits to the exponent.
 #[inline(always)]

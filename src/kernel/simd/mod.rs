@@ -9,11 +9,15 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod portable;
 
 use super::exp::Exp;
 use crate::element::Real;
 use portable::Portable;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64;
 
 /// An instruction set that this processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,15 +26,22 @@ pub struct Isa(Kind);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Portable,
+    /// As wide as the widest and with as many rows, on any processor.
+    #[cfg(test)]
+    Wide,
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 impl Isa {
     /// The fastest there is.
     pub(crate) fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
-        if avx2::detected() {
+        if avx512::detected() {
+            return Isa(Kind::Avx512);
+        } else if avx2::detected() {
             return Isa(Kind::Avx2);
         }
         Isa(Kind::Portable)
@@ -39,10 +50,11 @@ impl Isa {
     /// Every one there is.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<Self> {
-        let mut all = vec![Isa(Kind::Portable)];
+        let mut all = vec![Isa(Kind::Portable), Isa(Kind::Wide)];
         #[cfg(target_arch = "x86_64")]
-        if avx2::detected() {
-            all.push(Isa(Kind::Avx2));
+        for (detected, kind) in [(avx2::detected(), Kind::Avx2), (avx512::detected(), Kind::Avx512)]
+        {
+            all.extend(detected.then_some(Isa(kind)));
         }
         all
     }
@@ -111,22 +123,28 @@ pub trait Lanes: Exp + Copy + Default + 'static {
 }
 
 macro_rules! lanes {
-    ($T:ty, $portable:ty, $avx2:ty) => {
+    ($T:ty, $portable:ty, $wide:ty, $avx2:ident, $avx512:ident) => {
         impl Lanes for $T {
             fn vectorized<K: Kernel<Self>>(isa: Isa, kernel: K) -> K::Output {
                 match isa.0 {
                     // SAFETY: every processor has the portable set.
                     Kind::Portable => unsafe { kernel.run::<$portable>() },
+                    #[cfg(test)]
+                    // SAFETY: likewise.
+                    Kind::Wide => unsafe { kernel.run::<$wide>() },
                     #[cfg(target_arch = "x86_64")]
                     // SAFETY: `Isa` holds `Avx2` only where the processor was found to have it.
-                    Kind::Avx2 => unsafe { avx2::run::<$avx2, K>(kernel) },
+                    Kind::Avx2 => unsafe { avx2::run::<x86_64::$avx2, K>(kernel) },
+                    #[cfg(target_arch = "x86_64")]
+                    // SAFETY: likewise.
+                    Kind::Avx512 => unsafe { avx512::run::<x86_64::$avx512, K>(kernel) },
                 }
             }
         }
     };
 }
-lanes!(f32, Portable<f32, 4>, std::arch::x86_64::__m256);
-lanes!(f64, Portable<f64, 2>, std::arch::x86_64::__m256d);
+lanes!(f32, Portable<f32, 4, 6>, Portable<f32, 16, 12>, __m256, __m512);
+lanes!(f64, Portable<f64, 2, 6>, Portable<f64, 8, 12>, __m256d, __m512d);
 
 #[cfg(test)]
 mod tests {
@@ -149,6 +167,86 @@ mod tests {
                     assert!(to[j * to_row + i] == from[i * row + j]);
                 }
             }
+        }
+    }
+
+    /// Every pair of special numbers, at every place in a vector.
+    struct Compare;
+
+    impl<R: Real> Kernel<R> for Compare {
+        type Output = ();
+        #[inline(always)]
+        unsafe fn run<V: Vector<Scalar = R>>(self) {
+            let nan = R::nan();
+            let one = R::one();
+            let special =
+                [-R::infinity(), -one, -R::zero(), R::zero(), one, one + one, R::infinity(), nan];
+            let same = |x: R, y: R| {
+                x.to_f64().to_bits() == y.to_f64().to_bits() || x.is_nan() && y.is_nan()
+            };
+            for shift in 0..special.len() {
+                for first in 0..special.len() {
+                    let at = |i: usize| special[i % special.len()];
+                    let a: Vec<R> = (0..V::LANES).map(|i| at(first + i)).collect();
+                    let b: Vec<R> = (0..V::LANES).map(|i| at(first + shift + i)).collect();
+                    let [yes, no] = [1, 100].map(|base| -> Vec<R> {
+                        (0..V::LANES).map(|i| R::from_f64((base + i) as f64)).collect()
+                    });
+                    let mut out = [vec![nan; V::LANES], vec![nan; V::LANES], vec![nan; V::LANES]];
+                    // SAFETY: the caller vouches for the instruction set, all have `LANES` elements.
+                    unsafe {
+                        let (v, w) = (V::load(a.as_ptr()), V::load(b.as_ptr()));
+                        let chosen = v.if_less(w, V::load(yes.as_ptr()), V::load(no.as_ptr()));
+                        for (vector, out) in [v.max(w), v.min(w), chosen].into_iter().zip(&mut out)
+                        {
+                            vector.store(out.as_mut_ptr());
+                        }
+                    }
+                    let [max, min, chosen] = out;
+                    for i in 0..V::LANES {
+                        let (a, b) = (a[i], b[i]);
+                        assert!(same(max[i], if a > b { a } else { b }), "max {a:?} {b:?}");
+                        assert!(same(min[i], if a < b { a } else { b }), "min {a:?} {b:?}");
+                        assert!(chosen[i] == if a < b { yes[i] } else { no[i] }, "{a:?} < {b:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn comparisons_give_the_second_where_either_is_nan() {
+        for isa in Isa::all() {
+            f32::vectorized(isa, Compare);
+            f64::vectorized(isa, Compare);
+        }
+    }
+
+    /// Powers of two from the least normal one on, `.0` of them.
+    struct Powers(i32);
+
+    impl<R: Real> Kernel<R> for Powers {
+        type Output = ();
+        #[inline(always)]
+        unsafe fn run<V: Vector<Scalar = R>>(self) {
+            let two = R::from_f64(2.0);
+            let mut power = R::min_positive_value();
+            for i in 0..self.0 {
+                let n = R::from_f64(f64::from(i - self.0 / 2 + 1));
+                let mut out = vec![R::zero(); V::LANES];
+                // SAFETY: the caller vouches for the instruction set, `out` has `LANES` elements.
+                unsafe { V::splat(n + R::ROUND).power_of_two().store(out.as_mut_ptr()) };
+                assert!(out.iter().all(|&x| x == power), "2 to the {n:?}");
+                power *= two;
+            }
+        }
+    }
+
+    #[test]
+    fn powers_of_two_are_exact_down_to_the_least_normal_number() {
+        for isa in Isa::all() {
+            f32::vectorized(isa, Powers(254));
+            f64::vectorized(isa, Powers(2046));
         }
     }
 

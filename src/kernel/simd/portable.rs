@@ -1,5 +1,6 @@
-//! Vectors for any processor: arrays as wide as the registers that all x86-64 processors and most
-//! others have, in loops of a fixed length that the compiler turns into vector instructions.
+//! Vectors for any processor: arrays in loops of a fixed length, which the compiler turns into vector
+//! instructions where they are as wide as the registers that all x86-64 processors and most others
+//! have. With other widths and numbers of rows they stand in for other sets in the tests.
 //! Products are rounded before they are added: without an instruction for it, a fused product costs
 //! a function call.
 
@@ -7,19 +8,19 @@ use super::Vector;
 use crate::element::Real;
 
 #[derive(Clone, Copy)]
-pub(super) struct Portable<R, const N: usize>([R; N]);
+pub(super) struct Portable<R, const N: usize, const ROWS: usize>([R; N]);
 
-impl<R: Real, const N: usize> Portable<R, N> {
+impl<R: Real, const N: usize, const ROWS: usize> Portable<R, N, ROWS> {
     #[inline(always)]
     fn zip(self, other: Self, f: impl Fn(R, R) -> R) -> Self {
         Portable(std::array::from_fn(|i| f(self.0[i], other.0[i])))
     }
 }
 
-impl<R: Real + Bits, const N: usize> Vector for Portable<R, N> {
+impl<R: Real + Bits, const N: usize, const ROWS: usize> Vector for Portable<R, N, ROWS> {
     type Scalar = R;
     const LANES: usize = N;
-    const ROWS: usize = 6;
+    const ROWS: usize = ROWS;
 
     #[inline(always)]
     unsafe fn load(from: *const R) -> Self {
