@@ -265,7 +265,8 @@ unsafe fn score<V: Vector>(
         // The last group ends with the last key again; its places are below 0.
         let key = |j: usize| k.at.wrapping_add((first + j).min(keys - 1) * k.row);
         let group: [*const V::Scalar; GROUP] = std::array::from_fn(key);
-        if k.row != dp {
+        // Lines side by side are foreseen by the processor, but not far enough where rows take turns.
+        if k.row != dp || rows > 1 {
             for key in group {
                 // SAFETY: the instruction set is the caller's.
                 unsafe { prefetch::<V>(key.wrapping_add(GROUP * k.row), dp) }
@@ -384,8 +385,7 @@ unsafe fn weigh<V: Vector>(scores: &mut [V::Scalar]) -> (V::Scalar, V::Scalar) {
     }
 }
 
-/// Fetches a line ahead of its use. Neighbours the processor foresees by itself, but not lines that lie
-/// apart.
+/// Fetches a line ahead of its use.
 ///
 /// # Safety
 ///
@@ -506,9 +506,11 @@ impl<R: Real> Add<R> {
             let weights: [*const R; M] =
                 std::array::from_fn(|m| self.weights.add((row + m) * self.width));
             let mut line = self.values.at.wrapping_add(keys.start * self.values.row + column);
-            let far = column == 0 && self.values.row != self.columns;
+            // The first of several turns, or of lines that lie apart, brings the whole line.
+            let parts = self.values.row != self.columns || N * V::LANES < self.columns;
+            let ask = column == 0 && parts;
             for key in keys {
-                if far {
+                if ask {
                     prefetch::<V>(line.wrapping_add(AHEAD * self.values.row), self.columns);
                 }
                 let values: [V; N] = std::array::from_fn(|n| V::load(line.add(n * V::LANES)));
