@@ -18,8 +18,9 @@ use crate::shape::{Scalar, Shape};
 
 /// A tensor whose type names its axes and their sizes.
 ///
-/// `S` is a [`Shape`], a tuple of axes; `E` is what it holds. A tensor is immutable and cheap to
-/// clone: clones and views share their elements. Its layout is its own business: `split_heads`,
+/// `S` is a [`Shape`], a tuple of axes; `E` is what it holds. A tensor is cheap to clone: clones and
+/// views share their elements, and none ever changes another
+/// ([`try_assign`](Tensor::try_assign) copies first where they are shared). Its layout is its own business: `split_heads`,
 /// `permute` and `transpose` move no data, and whatever reads the result gets the same bits as from
 /// a packed copy.
 ///

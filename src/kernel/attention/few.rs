@@ -17,7 +17,10 @@
 //! same query in a longer pass agree within rounding, not bit for bit. Which of the two ways is taken
 //! depends on the number of queries alone.
 
+mod lines;
 mod pass;
+mod scores;
+mod values;
 
 use super::mask::Mask;
 use crate::element::Float;
