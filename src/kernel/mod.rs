@@ -16,6 +16,8 @@ pub(crate) mod attention;
 pub(crate) mod elementwise;
 pub(crate) mod exp;
 pub(crate) mod gemm;
+#[cfg(all(test, unix))]
+mod guard;
 pub(crate) mod index;
 pub(crate) mod layout;
 pub(crate) mod linear;
