@@ -2,6 +2,7 @@
 
 use crate::element::{Float, Real};
 use crate::kernel::layout::View;
+use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
 /// A bound on the keys: query i sees key j where j ≤ i + `offset`, or j < `prefix`.
@@ -92,7 +93,11 @@ impl<'a, E: Float> HeadMask<'a, E> {
             self.seen.extend(self.limits.iter().map(|limit| as_i32(seen(limit))));
         }
         if self.mask.keep.is_empty() {
-            return if self.seen.is_empty() { Visible::All } else { Visible::Some };
+            return match self.seen.iter().max() {
+                None => Visible::All,
+                Some(0) => Visible::Nothing,
+                Some(_) => Visible::Some,
+            };
         }
         let (width, queries) = (self.width, self.queries.len());
         self.visible.resize(keys.len() * width, true);
@@ -130,8 +135,8 @@ impl<'a, E: Float> HeadMask<'a, E> {
         most.map_or(keys, |&most| usize::try_from(most).unwrap_or(0).min(keys))
     }
 
-    /// Adds the biases to the scores of the block, then hides what [`look`](Self::look) found
-    /// hidden.
+    /// Adds the biases to the scores of the block, which are binary logarithms, then hides what
+    /// [`look`](Self::look) found hidden.
     #[inline(always)]
     pub(super) fn apply<R: Real>(&self, visible: Visible, first: usize, scores: &mut [R])
     where
@@ -139,6 +144,7 @@ impl<'a, E: Float> HeadMask<'a, E> {
     {
         let queries = self.queries.len();
         let hidden = R::neg_infinity();
+        let log2_e = R::from_f64(LOG2_E);
         for bias in &self.mask.bias {
             let (at, [query, key]) = self.start(bias, first);
             for (j, scores) in scores.chunks_exact_mut(self.width).enumerate() {
@@ -146,7 +152,11 @@ impl<'a, E: Float> HeadMask<'a, E> {
                     let bias = bias.data[at + j * key + i * query].wide();
                     // What is hidden stays so: −∞ and another bias of ∞ or NaN would be NaN.
                     let hide = bias == hidden || *score == hidden;
-                    *score = if hide { hidden } else { *score + bias };
+                    let sum = bias * log2_e + *score;
+                    // The least and the greatest number stay finite in the other base too.
+                    let overflows = sum.is_infinite() && bias.is_finite() && score.is_finite();
+                    let sum = if overflows { bias } else { sum };
+                    *score = if hide { hidden } else { sum };
                 }
             }
         }
@@ -154,7 +164,8 @@ impl<'a, E: Float> HeadMask<'a, E> {
             return;
         }
         if self.visible.is_empty() {
-            for (scores, j) in scores.chunks_exact_mut(self.width).zip(0i32..) {
+            let least = self.seen.iter().min().map_or(0, |&seen| usize::try_from(seen).unwrap_or(0));
+            for (scores, j) in scores.chunks_exact_mut(self.width).zip(0i32..).skip(least) {
                 for (score, &seen) in scores.iter_mut().zip(&self.seen) {
                     *score = if j < seen { *score } else { hidden };
                 }

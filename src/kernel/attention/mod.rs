@@ -9,6 +9,7 @@ mod mask;
 mod running;
 #[cfg(test)]
 mod tests;
+mod values;
 
 pub(crate) use mask::{Band, Mask};
 
@@ -20,7 +21,7 @@ use crate::element::Float;
 use block::Attend;
 
 /// Queries in a block.
-const QUERIES: usize = 64;
+const QUERIES: usize = 192;
 
 /// The attention of `q` [B, H, Q, D] to `k` [B, G, K, D] and `v` [B, G, K, Dv], in any strides. G
 /// divides H, and query head h reads head h / (H/G). `out` is [B, Q, H, Dv] in row-major order.
