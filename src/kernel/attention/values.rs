@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// Rows of V further apart than this many bytes crowd into few cache sets: they are packed, unless
 /// they are used only once.
-const FAR: usize = 512;
+const FAR: usize = 0;
 
 /// Where a tile finds an operand: the distance from one key's row to the next, and from one column
 /// (of K) or one tile's columns (of V) to the next.
