@@ -33,7 +33,7 @@ pub trait Exp: Sized + 'static {
     const COEFFICIENTS: &[Self];
     /// The greatest n whose 2ⁿ is not a normal number.
     const LOW_EXPONENT: Self;
-    /// Of 2ʳ, from the highest power down to r.
+    /// Of 2ʳ, from the highest power down to 1.
     const POWERS: &[Self];
 }
 
@@ -67,6 +67,7 @@ impl Exp for f32 {
         5.550_332_367_4e-2,
         2.402_264_773_8e-1,
         6.931_471_824_6e-1,
+        1.0,
     ];
 }
 
@@ -112,6 +113,7 @@ impl Exp for f64 {
         5.550_410_866_482_157_62e-2,
         2.402_265_069_591_006_94e-1,
         6.931_471_805_599_452_86e-1,
+        1.0,
     ];
 }
 
@@ -201,7 +203,7 @@ pub(super) unsafe fn exp2_of_negative<V: Vector<Scalar: Exp>, const N: usize>(x:
         let mut r = x;
         r.iter_mut().zip(shifted).for_each(|(r, shifted)| *r = r.sub(shifted.sub(round)));
         let mut sums = [V::splat(V::Scalar::POWERS[0]); N];
-        for &power in V::Scalar::POWERS[1..].iter().chain(&[V::Scalar::ONE]) {
+        for &power in &V::Scalar::POWERS[1..] {
             let power = V::splat(power);
             sums.iter_mut().zip(r).for_each(|(sum, r)| *sum = sum.mul_add(r, power));
         }
