@@ -5,8 +5,8 @@
 //! in the first-level cache; what a block of keys costs to fetch and to pack is shared by the groups.
 //! Scores are laid out key by key: the product K · Qᵀ has vectors of queries as its columns, so
 //! maxima, exponentials and sums need no step across lanes, and the weights come out in the order in
-//! which the product with V reads its left-hand side. Only the queries are transposed, once; keys are
-//! read where they lie.
+//! which the product with V reads its left-hand side. Only the queries are transposed, once; keys and
+//! values are read where they lie or copied ([`operand`](super::operand)).
 //!
 //! When a block raises a query's maximum, what was summed so far is scaled down to it. Blocks that no
 //! query of a group sees are left out. Hidden scores are −∞ before the maximum is taken, so their
@@ -17,12 +17,12 @@
 //! written at the end.
 
 use super::mask::{HeadMask, Mask, Visible};
+use super::operand::Operand;
 use super::running::{Group, Scratch, update};
 use crate::element::Float;
-use super::values::Operand;
-use crate::kernel::gemm::{Matrix, pack_panel, pack_panel_wide};
+use crate::kernel::gemm::{Matrix, pack_panel_wide};
 use crate::kernel::scratch::{Spare, padded, split};
-use crate::kernel::simd::{Kernel, MAX_LANES, Vector};
+use crate::kernel::simd::{Kernel, Vector};
 use crate::kernel::tile::{Tile, columns};
 use num_traits::{Float as _, Zero};
 use std::f64::consts::LOG2_E;
@@ -32,7 +32,7 @@ use std::ops::Range;
 /// as columns of the scores and as rows of the product with V.
 const GROUP: usize = 48;
 /// Keys in a block: with them, the scores of a group take half of the first-level cache.
-const KEYS: usize = 96;
+pub(super) const KEYS: usize = 96;
 
 /// One head and a piece of its queries. The matrices are checked to lie within their buffers: `q` for
 /// `queries` rows of `d` columns from its start, `k` and `v` for `keys` rows of `d` and of `dv`.
@@ -53,7 +53,28 @@ pub(super) struct Attend<'a, E> {
     pub(super) out_row: usize,
     /// `keys` elements for each query, one row after the other, if wanted.
     pub(super) weights: Option<*mut E>,
+    /// What the next piece begins with.
+    pub(super) next: Ahead<'a, E>,
 }
+
+/// What is fetched while a block of keys is worked on: rows of heads that lie side by side in memory
+/// are too far apart for the processor to foresee.
+pub(super) struct Ahead<'a, E> {
+    /// Of `k` and `v`.
+    pub(super) rows: usize,
+    pub(super) k: Matrix<'a, E>,
+    pub(super) v: Matrix<'a, E>,
+    /// Rows of `q`.
+    pub(super) queries: usize,
+    pub(super) q: Matrix<'a, E>,
+}
+
+impl<E> Clone for Ahead<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E> Copy for Ahead<'_, E> {}
 
 impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
     type Output = ();
@@ -67,9 +88,8 @@ impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
             Some(_) => (width, self.keys),
         };
         let dv = self.dv.next_multiple_of(step);
-        let k_len = if E::as_wide(self.k.data).is_some() { 0 } else { block * self.d };
-        let lens =
-            [width * self.d, width * dv, width, width, block * group, group, block * dv, k_len];
+        let k = block * self.d;
+        let lens = [width * self.d, width * dv, width, width, block * group, group, block * dv, k];
         let mut spare = Spare::take(lens.map(padded::<E::Wide>).iter().sum());
         let mut rest = &mut spare[..];
         let [mut q, mut sums, mut max, mut total, scores, factor, v, k] =
@@ -144,15 +164,24 @@ impl<E: Float> Attend<'_, E> {
             unsafe {
                 let k = self.keys(keys.clone(), scratch.k);
                 let v = self.values::<V>(keys.clone(), scratch.v);
-                let mut ahead = keys.end..self.keys.min(keys.end + block);
+                let mut ahead = match keys.end == end {
+                    true => self.next,
+                    false => Ahead {
+                        rows: block.min(end - keys.end),
+                        k: self.k.from(keys.end, 0),
+                        v: self.v.from(keys.end, 0),
+                        queries: 0,
+                        ..self.next
+                    },
+                };
                 for group in &mut *groups {
                     if group.visible == Visible::Nothing && self.weights.is_none() {
                         continue;
                     }
-                    self.score::<V>(group, scratch.scores, k, keys.len(), ahead);
-                    ahead = 0..0;
+                    self.score::<V>(group, scratch.scores, k, keys.len(), &ahead);
+                    ahead.rows = 0;
                     let scores = &mut scratch.scores[..keys.len() * group.width];
-                    group.mask.apply(group.visible, first, scores);
+                    group.mask.apply(group.visible, first, columns::<V>(), scores);
                     update::<V, E>(group, scratch, keys.len());
                     if careful {
                         self.add_visible_values::<V>(group, scratch.scores, v, keys.len());
@@ -173,10 +202,6 @@ impl<E: Float> Attend<'_, E> {
 
     #[inline(always)]
     unsafe fn pack_queries<V: Vector<Scalar = E::Wide>>(&self, to: &mut [E::Wide]) {
-        for query in 0..self.queries.len() {
-            // SAFETY: the instruction set is the caller's.
-            unsafe { prefetch::<V, E>(self.q.from(query, 0), self.d) };
-        }
         let step = columns::<V>();
         // The scores are made as powers of 2, which are cheaper than those of e.
         let scale = E::Wide::from_f64(self.scale * LOG2_E);
@@ -188,18 +213,6 @@ impl<E: Float> Attend<'_, E> {
             unsafe { pack_panel_wide::<V, E>(from, (self.d, queries), step, to) };
             to.iter_mut().for_each(|x| *x *= scale);
         }
-    }
-
-    /// A block of keys, one row of D for each.
-    #[inline(always)]
-    fn keys(&self, keys: Range<usize>, to: &mut [E::Wide]) -> Operand<E::Wide> {
-        let from = self.k.from(keys.start, 0);
-        if let Some(wide) = E::as_wide(from.data) {
-            let at = wide[from.at.min(wide.len())..].as_ptr();
-            return Operand { at, row: from.row, column: from.column };
-        }
-        pack_panel(from, (keys.len(), self.d), self.d, to, E::wide);
-        Operand { at: to.as_ptr(), row: self.d, column: 1 }
     }
 
     /// Scores of a group's queries with a block of keys. Meanwhile the keys and values `ahead` are
@@ -216,16 +229,20 @@ impl<E: Float> Attend<'_, E> {
         scores: &mut [E::Wide],
         k: Operand<E::Wide>,
         keys: usize,
-        ahead: Range<usize>,
+        ahead: &Ahead<E>,
     ) {
         let (step, width) = (columns::<V>(), group.width);
         for key in (0..keys).step_by(V::ROWS) {
-            for row in (ahead.start + key..ahead.end).take(V::ROWS) {
+            for row in (key..ahead.rows).take(V::ROWS) {
                 // SAFETY: the instruction set is the caller's.
                 unsafe {
-                    prefetch::<V, E>(self.k.from(row, 0), self.d);
-                    prefetch::<V, E>(self.v.from(row, 0), self.dv);
+                    prefetch::<V, E>(ahead.k.from(row, 0), self.d);
+                    prefetch::<V, E>(ahead.v.from(row, 0), self.dv);
                 }
+            }
+            for row in (key..ahead.queries.min(ahead.rows)).take(V::ROWS) {
+                // SAFETY: the instruction set is the caller's.
+                unsafe { prefetch::<V, E>(ahead.q.from(row, 0), self.d) }
             }
             for query in (0..width).step_by(step) {
                 if key >= group.mask.bound(query..query + step, keys) {
@@ -258,35 +275,30 @@ impl<E: Float> Attend<'_, E> {
     #[inline(always)]
     unsafe fn finish<V: Vector<Scalar = E::Wide>>(
         &self,
-        group: &mut Group<E>,
+        group: &Group<E>,
         scores: &[E::Wide],
         end: usize,
     ) -> bool {
         let zero = E::Wide::zero();
         let row = self.dv.next_multiple_of(columns::<V>());
-        // SAFETY: the instruction set is the caller's.
-        let mut difference = unsafe { V::splat(zero) };
+        let mut finite = true;
         for (i, query) in group.queries.clone().enumerate() {
             let total = group.total[i];
-            let sums = &mut group.sums[i * row..][..row];
-            if total == zero {
-                sums.fill(zero);
-            }
-            // SAFETY: the instruction set is the caller's, a row is whole tiles of columns.
-            unsafe {
-                let factor = V::splat(if total == zero { zero } else { total.recip() });
-                for sums in sums.chunks_exact_mut(V::LANES) {
-                    let out = V::load(sums.as_ptr()).mul(factor);
-                    difference = difference.add(out.sub(out)); // NaN of what is not finite
-                    out.store(sums.as_mut_ptr());
-                }
-            }
             if self.dv > 0 {
                 // SAFETY: the caller's.
                 let out = unsafe {
                     std::slice::from_raw_parts_mut(self.out.add(query * self.out_row), self.dv)
                 };
-                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = E::narrow(*sum));
+                if total == zero {
+                    out.fill(E::narrow(zero));
+                } else {
+                    let factor = total.recip();
+                    for (out, &sum) in out.iter_mut().zip(&group.sums[i * row..]) {
+                        let sum = sum * factor;
+                        finite &= sum.is_finite();
+                        *out = E::narrow(sum);
+                    }
+                }
             }
             if let Some(weights) = self.weights {
                 // SAFETY: the caller's.
@@ -301,10 +313,7 @@ impl<E: Float> Attend<'_, E> {
                 }
             }
         }
-        let mut lanes = [zero; MAX_LANES];
-        // SAFETY: the instruction set is the caller's; no vector has more lanes.
-        unsafe { difference.store(lanes.as_mut_ptr()) };
-        lanes.iter().all(|lane| *lane == zero)
+        finite
     }
 }
 

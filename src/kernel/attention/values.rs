@@ -4,86 +4,15 @@
 //! holds NaN or infinities, the careful product steps over the keys of weight 0.
 
 use super::block::Attend;
+use super::operand::Operand;
 use super::running::Group;
 use crate::element::Float;
-use crate::kernel::gemm::pack_panel;
 use crate::kernel::simd::Vector;
 use crate::kernel::tile::{Tile, columns};
 use num_traits::{Float as _, Zero};
 use std::ops::Range;
 
-/// Rows of V further apart than this many bytes crowd into few cache sets: they are packed, unless
-/// they are used only once.
-const FAR: usize = 0;
-
-/// Where a tile finds an operand: the distance from one key's row to the next, and from one column
-/// (of K) or one tile's columns (of V) to the next.
-#[derive(Clone, Copy)]
-pub(super) struct Operand<R> {
-    pub(super) at: *const R,
-    pub(super) row: usize,
-    pub(super) column: usize,
-}
-
 impl<E: Float> Attend<'_, E> {
-    /// A block of V in place, or packed into `to` in panels of a tile's columns.
-    ///
-    /// # Safety
-    ///
-    /// The processor has the instruction set of `V`, and V has these keys.
-    #[inline(always)]
-    pub(super) unsafe fn values<V: Vector<Scalar = E::Wide>>(
-        &self,
-        keys: Range<usize>,
-        to: &mut [E::Wide],
-    ) -> Operand<E::Wide> {
-        let step = columns::<V>();
-        let near = self.v.row * size_of::<E>() <= FAR || self.queries.len() <= V::ROWS;
-        if near
-            && self.v.column == 1
-            && self.dv.is_multiple_of(step)
-            && let Some(wide) = E::as_wide(self.v.data)
-        {
-            let from = self.v.from(keys.start, 0);
-            let at = wide[from.at.min(wide.len())..].as_ptr();
-            return Operand { at, row: from.row, column: step };
-        }
-        // SAFETY: the caller's.
-        unsafe { self.pack_values::<V>(to, keys.clone()) };
-        Operand { at: to.as_ptr(), row: step, column: keys.len() * step }
-    }
-
-    /// Copies a block of V row by row into panels of a tile's columns.
-    #[inline(always)]
-    unsafe fn pack_values<V: Vector<Scalar = E::Wide>>(
-        &self,
-        to: &mut [E::Wide],
-        keys: Range<usize>,
-    ) {
-        let step = columns::<V>();
-        let wide = E::as_wide(self.v.data).filter(|_| self.v.column == 1);
-        let whole = if wide.is_some() { self.dv / step * step } else { 0 };
-        if let Some(wide) = wide {
-            for key in 0..keys.len() {
-                let row = wide[self.v.from(keys.start + key, 0).at..][..whole].chunks_exact(step);
-                let panels = to.chunks_exact_mut(keys.len() * step);
-                for (from, to) in row.zip(panels) {
-                    let to = &mut to[key * step..][..step];
-                    // SAFETY: the instruction set is the caller's; both have a tile's columns.
-                    unsafe {
-                        V::load(from.as_ptr()).store(to.as_mut_ptr());
-                        V::load(from[V::LANES..].as_ptr()).store(to[V::LANES..].as_mut_ptr());
-                    }
-                }
-            }
-        }
-        for column in (whole..self.dv).step_by(step) {
-            let from = self.v.from(keys.start, column);
-            let columns = step.min(self.dv - column);
-            pack_panel(from, (keys.len(), columns), step, &mut to[column * keys.len()..], E::wide);
-        }
-    }
-
     /// Adds weights · V of a block of keys to a group's sums. Fetches the lines of the output with
     /// the `last` of them.
     ///
