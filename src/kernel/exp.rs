@@ -31,9 +31,14 @@ pub trait Exp: Sized + 'static {
     const ONE: Self;
     /// From the highest power down to r².
     const COEFFICIENTS: &[Self];
+    /// The greatest n whose 2ⁿ is not a normal number.
+    const LOW_EXPONENT: Self;
+    /// Of 2ʳ, from the highest power down to 1.
+    const POWERS: &[Self];
 }
 
-/// The coefficients are those of Cephes' expf.
+/// The coefficients are those of Cephes' expf; those of 2ʳ have the least relative error for
+/// |r| ≤ 1/2 with 1 as the first, 2·10⁻⁹.
 #[allow(clippy::excessive_precision, reason = "as published")]
 impl Exp for f32 {
     const LOW: f32 = -104.0;
@@ -54,9 +59,19 @@ impl Exp for f32 {
         1.666_666_545_9e-1,
         5.000_000_120_1e-1,
     ];
+    const LOW_EXPONENT: f32 = -127.0;
+    const POWERS: &[f32] = &[
+        1.535_336_195_9e-4,
+        1.339_887_501_7e-3,
+        9.618_436_917_7e-3,
+        5.550_332_367_4e-2,
+        2.402_264_773_8e-1,
+        6.931_471_824_6e-1,
+        1.0,
+    ];
 }
 
-/// The coefficients are 1/13! to 1/2!, the parts of ln 2 those of fdlibm.
+/// The coefficients are 1/13! to 1/2!, and times powers of ln 2; the parts of ln 2 those of fdlibm.
 #[allow(clippy::excessive_precision, reason = "as published")]
 impl Exp for f64 {
     const LOW: f64 = -746.0;
@@ -82,6 +97,23 @@ impl Exp for f64 {
         1.0 / 24.0,
         1.0 / 6.0,
         1.0 / 2.0,
+    ];
+    const LOW_EXPONENT: f64 = -1023.0;
+    const POWERS: &[f64] = &[
+        1.369_148_885_390_412_41e-12,
+        2.567_843_599_348_819_58e-11,
+        4.445_538_271_870_810_07e-10,
+        7.054_911_620_801_120_89e-9,
+        1.017_808_600_923_969_60e-7,
+        1.321_548_679_014_430_53e-6,
+        1.525_273_380_405_983_77e-5,
+        1.540_353_039_338_160_61e-4,
+        1.333_355_814_642_844_11e-3,
+        9.618_129_107_628_476_88e-3,
+        5.550_410_866_482_157_62e-2,
+        2.402_265_069_591_006_94e-1,
+        std::f64::consts::LN_2,
+        1.0,
     ];
 }
 
@@ -152,6 +184,34 @@ pub(super) unsafe fn exp_of_negative<V: Vector<Scalar: Exp>>(x: V) -> V {
     }
 }
 
+/// 2ˣ lane by lane for x ≤ 0, of several vectors in step: 0 where the result would be less than the
+/// normal numbers, or a number near their end. Half the work of [`exp_of_negative`]: x less its
+/// nearest whole number is exact.
+///
+/// # Safety
+///
+/// The processor must have the instruction set of `V`.
+#[inline(always)]
+pub(super) unsafe fn exp2_of_negative<V: Vector<Scalar: Exp>, const N: usize>(x: [V; N]) -> [V; N] {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        let round = V::splat(V::Scalar::ROUND);
+        // The power of the low end is 0: its biased exponent is. Gives x where that is NaN.
+        let low = V::splat(V::Scalar::LOW_EXPONENT);
+        let x = x.map(|x| low.max(x));
+        let shifted = x.map(|x| x.add(round));
+        let mut r = x;
+        r.iter_mut().zip(shifted).for_each(|(r, shifted)| *r = r.sub(shifted.sub(round)));
+        let mut sums = [V::splat(V::Scalar::POWERS[0]); N];
+        for &power in &V::Scalar::POWERS[1..] {
+            let power = V::splat(power);
+            sums.iter_mut().zip(r).for_each(|(sum, r)| *sum = sum.mul_add(r, power));
+        }
+        sums.iter_mut().zip(shifted).for_each(|(sum, n)| *sum = sum.mul(n.power_of_two()));
+        sums
+    }
+}
+
 /// eʳ for r = x − n · ln 2.
 #[inline(always)]
 unsafe fn fraction<V: Vector<Scalar: Exp>>(x: V, n: V) -> V {
@@ -175,7 +235,7 @@ unsafe fn fraction<V: Vector<Scalar: Exp>>(x: V, n: V) -> V {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_LANES, exp, exp_of_negative};
+    use super::{MAX_LANES, exp, exp_of_negative, exp2_of_negative};
     use crate::element::Real;
     use crate::kernel::simd::{Isa, Kernel, Lanes, Vector};
     use crate::kernel::testing::Rng;
@@ -307,6 +367,52 @@ mod tests {
                 let expected = if *x < -87.0 { 0.0 } else { all };
                 assert_eq!(negative.to_bits(), expected.to_bits(), "{x}");
             }
+        }
+    }
+
+    struct EachPower<'a, R>(&'a mut [R]);
+
+    impl<R: Real> Kernel<R> for EachPower<'_, R> {
+        type Output = ();
+        #[inline(always)]
+        unsafe fn run<V: Vector<Scalar = R>>(self) {
+            for x in self.0.chunks_exact_mut(V::LANES) {
+                // SAFETY: as for `Each`.
+                unsafe {
+                    let [y] = exp2_of_negative([V::load(x.as_ptr())]);
+                    y.store(x.as_mut_ptr());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn powers_of_two_are_within_2_ulp_down_to_subnormal_results() {
+        for isa in Isa::all() {
+            let x: Vec<f32> = (0..128_000).map(|i| i as f32 * -0.001_003).collect();
+            let mut y = x.clone();
+            f32::vectorized(isa, EachPower(&mut y));
+            for (&x, y) in x.iter().zip(y) {
+                match x < -126.5 {
+                    true => assert_eq!(y, 0.0, "{x}"),
+                    false => assert!(ulps(y, f64::from(x).exp2()) <= 2.0, "{x} {y}"),
+                }
+            }
+            let x: Vec<f64> = (0..128_000).map(|i| f64::from(i) * -0.008_003).collect();
+            let mut y = x.clone();
+            f64::vectorized(isa, EachPower(&mut y));
+            for (&x, y) in x.iter().zip(y) {
+                let exact = x.exp2();
+                match x < -1022.5 {
+                    true => assert_eq!(y, 0.0, "{x}"),
+                    false => assert!((y - exact).abs() <= 2.0 * (exact.next_up() - exact), "{x}"),
+                }
+            }
+            let payload = f32::from_bits(0x7fc0_0001);
+            let mut x = [0.0, -0.0, f32::NEG_INFINITY, f32::MIN, -1e30, f32::NAN, payload, -1.0];
+            f32::vectorized(isa, EachPower(&mut x));
+            assert_eq!(x[..5], [1.0, 1.0, 0.0, 0.0, 0.0]);
+            assert!(x[5].is_nan() && x[6].is_nan() && x[7] == 0.5);
         }
     }
 }

@@ -79,9 +79,19 @@ fn speed_of_products() {
 #[ignore = "measures"]
 fn speed_of_attention() {
     let mut rng = Rng::new(2);
-    for (batch, heads, len, d) in
-        [(1, 8, 64, 64), (32, 8, 64, 64), (1, 1, 512, 64), (1, 1, 2048, 64)]
-    {
+    for (batch, heads, len, d) in [
+        (1, 8, 64, 64),
+        (32, 8, 64, 64),
+        (1, 1, 512, 64),
+        (1, 1, 2048, 64),
+        (1, 12, 2048, 64),
+        (1, 1, 8192, 64),
+        (1, 4, 1024, 32),
+        (1, 4, 1024, 80),
+        (1, 4, 1024, 96),
+        (1, 4, 1024, 128),
+        (1, 4, 1024, 256),
+    ] {
         let x = [0; 3].map(|_| rng.block::<f32>(&[batch, len, heads, d]));
         let [q, k, v] =
             [0, 1, 2].map(|i| View { layout: x[i].layout.permuted(&[0, 2, 1, 3]), ..x[i].view() });

@@ -157,6 +157,7 @@ mod tests {
                             sums: sums.as_mut_ptr(),
                             sums_row,
                             add,
+                            output: None,
                         };
                         // SAFETY: the caller vouches for the instruction set, the buffers were made
                         // for these strides.

@@ -1,36 +1,40 @@
-//! One head's attention for a block of queries, on one thread.
+//! One head's attention for a few queries, on one thread.
 //!
 //! The keys are visited block by block with a running maximum and sum for each query, so the scores
-//! of one block are all that exists. Scores are laid out key by key: the product K · Qᵀ has vectors of
-//! queries as its columns, so maxima, exponentials and sums need no step across lanes, and the weights
-//! come out in the order in which the product with V reads its left-hand side. Only the block of
-//! queries is transposed, once; keys are read where they lie.
+//! of one block are all that exists. The queries are cut into groups, whose scores with a block lie
+//! in the first-level cache; what a block of keys costs to fetch and to pack is shared by the groups.
+//! Scores are laid out key by key: the product K · Qᵀ has vectors of queries as its columns, so
+//! maxima, exponentials and sums need no step across lanes, and the weights come out in the order in
+//! which the product with V reads its left-hand side. Only the queries are transposed, once; keys and
+//! values are read where they lie or copied ([`operand`](super::operand)).
 //!
 //! When a block raises a query's maximum, what was summed so far is scaled down to it. Blocks that no
-//! query sees are left out. Hidden scores are −∞ before the maximum is taken, so their weights are
-//! exactly 0; where V holds NaN or infinities in a block with such weights, the product steps over the
-//! keys of weight 0, because 0 · NaN is NaN.
+//! query of a group sees are left out. Hidden scores are −∞ before the maximum is taken, so their
+//! weights are exactly 0. Where V holds NaN or infinities, 0 times them is NaN: only where an output
+//! is not finite is the work done again, carefully ([`values`](super::values)).
 //!
-//! Where the weights are wanted, there is one block, of all keys, whose weights are written at the
-//! end.
+//! Where the weights are wanted, there is one group and one block, of all keys, whose weights are
+//! written at the end.
 
 use super::mask::{HeadMask, Mask, Visible};
-use super::running::{State, update};
+use super::operand::Operand;
+use super::running::{Group, Scratch, update};
 use crate::element::Float;
-use crate::kernel::gemm::{Matrix, pack_panel, pack_panel_wide};
+use crate::kernel::gemm::{Matrix, pack_panel_wide};
 use crate::kernel::scratch::{Spare, padded, split};
 use crate::kernel::simd::{Kernel, Vector};
 use crate::kernel::tile::{Tile, columns};
-use num_traits::{Float as _, One, Zero};
+use num_traits::{Float as _, Zero};
+use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
-/// Keys in a block: with the scores of 64 queries, near the size of the first-level cache.
+/// Queries in a group, or a few more to fill a tile's columns: whole tiles of the usual sizes, both
+/// as columns of the scores and as rows of the product with V.
+const GROUP: usize = 48;
+/// Keys in a block: with them, the scores of a group take half of the first-level cache.
 pub(super) const KEYS: usize = 96;
-/// Rows of V further apart than this many bytes crowd into few cache sets: they are packed, unless
-/// they are used only once.
-const FAR: usize = 512;
 
-/// One head and a block of its queries. The matrices are checked to lie within their buffers: `q` for
+/// One head and a piece of its queries. The matrices are checked to lie within their buffers: `q` for
 /// `queries` rows of `d` columns from its start, `k` and `v` for `keys` rows of `d` and of `dv`.
 pub(super) struct Attend<'a, E> {
     pub(super) q: Matrix<'a, E>,
@@ -49,7 +53,28 @@ pub(super) struct Attend<'a, E> {
     pub(super) out_row: usize,
     /// `keys` elements for each query, one row after the other, if wanted.
     pub(super) weights: Option<*mut E>,
+    /// What the next piece begins with.
+    pub(super) next: Ahead<'a, E>,
 }
+
+/// What is fetched while a block of keys is worked on: rows of heads that lie side by side in memory
+/// are too far apart for the processor to foresee.
+pub(super) struct Ahead<'a, E> {
+    /// Of `k` and `v`.
+    pub(super) rows: usize,
+    pub(super) k: Matrix<'a, E>,
+    pub(super) v: Matrix<'a, E>,
+    /// Rows of `q`.
+    pub(super) queries: usize,
+    pub(super) q: Matrix<'a, E>,
+}
+
+impl<E> Clone for Ahead<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E> Copy for Ahead<'_, E> {}
 
 impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
     type Output = ();
@@ -58,274 +83,238 @@ impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
     unsafe fn run<V: Vector<Scalar = E::Wide>>(self) {
         let step = columns::<V>();
         let width = self.queries.len().next_multiple_of(step);
-        let mut mask = HeadMask::new(self.mask, self.place, self.queries.clone(), width, self.keys);
-        let end = mask.end(self.keys);
-        let block = if self.weights.is_some() { end.max(1) } else { KEYS };
+        let (group, block) = match self.weights {
+            None => (width.min(GROUP.next_multiple_of(step)), KEYS.min(self.keys)),
+            Some(_) => (width, self.keys),
+        };
         let dv = self.dv.next_multiple_of(step);
-        let sums_len = self.queries.len() * dv;
-        let k_len = if E::as_wide(self.k.data).is_some() { 0 } else { block * self.d };
-        let lens =
-            [width * self.d, block * width, sums_len, width, width, width, block * dv, k_len];
+        let k = block * self.d;
+        let lens = [width * self.d, width * dv, width, width, block * group, group, block * dv, k];
         let mut spare = Spare::take(lens.map(padded::<E::Wide>).iter().sum());
         let mut rest = &mut spare[..];
-        let [q, scores, sums, max, total, factor, v, k] = lens.map(|len| split(&mut rest, len));
-        let mut state = State { width, q, scores, sums, max, total, factor, v, k };
-        state.sums.fill(E::Wide::zero());
-        state.max.fill(E::Wide::neg_infinity());
-        state.total.fill(E::Wide::zero());
+        let [mut q, mut sums, mut max, mut total, scores, factor, v, k] =
+            lens.map(|len| split(&mut rest, len));
+        let mut scratch = Scratch { scores, factor, v, k };
         // SAFETY: the instruction set is the caller's, the matrices are as `Attend` says.
-        unsafe { self.pack_queries::<V>(&mut state) };
-        for first in (0..end).step_by(block) {
-            let keys = first..end.min(first + block);
-            let visible = mask.look(keys.clone());
-            if visible == Visible::Nothing && self.weights.is_none() {
-                continue;
-            }
-            // SAFETY: the caller vouches for the instruction set, `Attend`'s maker for the matrices;
-            // the scratch is as long as `State` says.
-            unsafe {
-                self.score::<V>(&mut state, keys.clone(), &mask);
-                let scores = &mut state.scores[..keys.len() * width];
-                mask.apply(visible, first, scores);
-                let weightless = update::<V, E>(&mut state, keys.len(), &mask);
-                self.rescale(&mut state);
-                let careful = weightless && !self.is_finite(keys.clone());
-                self.add_values::<V>(&mut state, keys, &mask, careful);
+        unsafe { self.pack_queries::<V>(q) };
+        let mut groups: Vec<_> = (0..width)
+            .step_by(group.max(1))
+            .map(|first| {
+                let width = group.min(width - first);
+                let queries = first..self.queries.len().min(first + width);
+                let range = self.queries.start + queries.start..self.queries.start + queries.end;
+                Group {
+                    mask: HeadMask::new(self.mask, self.place, range, width, self.keys),
+                    queries,
+                    width,
+                    q: cut(&mut q, width * self.d),
+                    sums: cut(&mut sums, width * dv),
+                    max: cut(&mut max, width),
+                    total: cut(&mut total, width),
+                    visible: Visible::Nothing,
+                    fresh: true,
+                }
+            })
+            .collect();
+        // SAFETY: the caller vouches for the instruction set, `Attend`'s maker for the matrices and
+        // the outputs; the scratch is as long as `Group` and `Scratch` say.
+        unsafe {
+            for careful in [false, true] {
+                if self.pass::<V>(&mut groups, &mut scratch, block.max(1), careful) {
+                    return;
+                }
             }
         }
-        // SAFETY: `Attend`'s maker vouches for the outputs.
-        unsafe { self.finish(&state, end) }
     }
 }
 
+/// Cuts `count` elements off the front of a slice.
+fn cut<'a, R>(slice: &mut &'a mut [R], count: usize) -> &'a mut [R] {
+    slice.split_off_mut(..count).unwrap_or_default()
+}
+
 impl<E: Float> Attend<'_, E> {
+    /// Visits all blocks of keys and writes the outputs. Gives whether all of them are finite.
     #[inline(always)]
-    unsafe fn pack_queries<V: Vector<Scalar = E::Wide>>(&self, state: &mut State<E::Wide>) {
-        for query in 0..self.queries.len() {
-            // SAFETY: the instruction set is the caller's.
-            unsafe { prefetch::<V, E>(self.q.from(query, 0), self.d) };
+    unsafe fn pass<V: Vector<Scalar = E::Wide>>(
+        &self,
+        groups: &mut [Group<E>],
+        scratch: &mut Scratch<E::Wide>,
+        block: usize,
+        careful: bool,
+    ) -> bool {
+        for group in &mut *groups {
+            group.max.fill(E::Wide::neg_infinity());
+            group.total.fill(E::Wide::zero());
+            group.fresh = true;
         }
+        let end = groups.iter().map(|group| group.mask.end(self.keys)).max().unwrap_or(0);
+        for first in (0..end).step_by(block) {
+            let keys = first..end.min(first + block);
+            let mut seen = self.weights.is_some();
+            for group in &mut *groups {
+                group.visible = group.mask.look(keys.clone());
+                seen |= group.visible != Visible::Nothing;
+            }
+            if !seen {
+                continue;
+            }
+            let careful = careful && !self.is_finite(keys.clone());
+            // SAFETY: all of it is the caller's.
+            unsafe {
+                let k = self.keys(keys.clone(), scratch.k);
+                let v = self.values::<V>(keys.clone(), scratch.v);
+                let mut ahead = match keys.end == end {
+                    true => self.next,
+                    false => Ahead {
+                        rows: block.min(end - keys.end),
+                        k: self.k.from(keys.end, 0),
+                        v: self.v.from(keys.end, 0),
+                        queries: 0,
+                        ..self.next
+                    },
+                };
+                for group in &mut *groups {
+                    if group.visible == Visible::Nothing && self.weights.is_none() {
+                        continue;
+                    }
+                    self.score::<V>(group, scratch.scores, k, keys.len(), &ahead);
+                    ahead.rows = 0;
+                    let scores = &mut scratch.scores[..keys.len() * group.width];
+                    group.mask.apply(group.visible, first, columns::<V>(), scores);
+                    update::<V, E>(group, scratch, keys.len());
+                    if careful {
+                        self.add_visible_values::<V>(group, scratch.scores, v, keys.len());
+                    } else {
+                        self.add_values::<V>(group, scratch.scores, v, keys.len(), keys.end == end);
+                    }
+                    group.fresh = false;
+                }
+            }
+        }
+        let mut finite = true;
+        for group in groups {
+            // SAFETY: the caller's.
+            finite &= unsafe { self.finish::<V>(group, scratch.scores, end) };
+        }
+        finite
+    }
+
+    #[inline(always)]
+    unsafe fn pack_queries<V: Vector<Scalar = E::Wide>>(&self, to: &mut [E::Wide]) {
         let step = columns::<V>();
-        let panels = state.q.chunks_exact_mut((step * self.d).max(1));
+        // The scores are made as powers of 2, which are cheaper than those of e.
+        let scale = E::Wide::from_f64(self.scale * LOG2_E);
+        let panels = to.chunks_exact_mut((step * self.d).max(1));
         for (panel, to) in panels.enumerate() {
             let queries = step.min(self.queries.len() - panel * step);
             let from = self.q.from(panel * step, 0).transposed();
             // SAFETY: the caller's.
             unsafe { pack_panel_wide::<V, E>(from, (self.d, queries), step, to) };
+            to.iter_mut().for_each(|x| *x *= scale);
         }
-        let scale = E::Wide::from_f64(self.scale);
-        state.q.iter_mut().for_each(|x| *x *= scale);
     }
 
-    /// Scores of all queries with a block of keys.
+    /// Scores of a group's queries with a block of keys. Meanwhile the keys and values `ahead` are
+    /// fetched.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`, `k` has `keys` rows of D, and `scores` a row of
+    /// the group's width for each.
     #[inline(always)]
     unsafe fn score<V: Vector<Scalar = E::Wide>>(
         &self,
-        state: &mut State<E::Wide>,
-        keys: Range<usize>,
-        mask: &HeadMask<E>,
+        group: &Group<E>,
+        scores: &mut [E::Wide],
+        k: Operand<E::Wide>,
+        keys: usize,
+        ahead: &Ahead<E>,
     ) {
-        let (step, width) = (columns::<V>(), state.width);
-        let from = self.k.from(keys.start, 0);
-        let (k, k_row, k_column) = match E::as_wide(from.data) {
-            Some(wide) => (&wide[from.at.min(wide.len())..], from.row, from.column),
-            None => {
-                pack_panel(from, (keys.len(), self.d), self.d, state.k, E::wide);
-                (&*state.k, self.d, 1)
+        let (step, width) = (columns::<V>(), group.width);
+        for key in (0..keys).step_by(V::ROWS) {
+            for row in (key..ahead.rows).take(V::ROWS) {
+                // SAFETY: the instruction set is the caller's.
+                unsafe {
+                    prefetch::<V, E>(ahead.k.from(row, 0), self.d);
+                    prefetch::<V, E>(ahead.v.from(row, 0), self.dv);
+                }
             }
-        };
-        for key in (0..keys.len()).step_by(V::ROWS) {
-            // SAFETY: the instruction set is the caller's.
-            unsafe { self.prefetch::<V>(keys.start + key) };
-            let a = k[(key * k_row).min(k.len())..].as_ptr();
+            for row in (key..ahead.queries.min(ahead.rows)).take(V::ROWS) {
+                // SAFETY: the instruction set is the caller's.
+                unsafe { prefetch::<V, E>(ahead.q.from(row, 0), self.d) }
+            }
             for query in (0..width).step_by(step) {
-                if key >= mask.bound(query..query + step, keys.len()) {
+                if key >= group.mask.bound(query..query + step, keys) {
                     continue;
                 }
                 let tile = Tile {
                     k: self.d,
-                    a,
-                    a_row: k_row,
-                    a_k: k_column,
-                    b: state.q[query * self.d..].as_ptr(),
+                    a: k.at.wrapping_add(key * k.row),
+                    a_row: k.row,
+                    a_k: k.column,
+                    b: group.q[query * self.d..].as_ptr(),
                     b_k: step,
-                    sums: state.scores[key * width + query..].as_mut_ptr(),
+                    sums: scores[key * width + query..].as_mut_ptr(),
                     sums_row: width,
                     add: false,
                     output: None,
                 };
                 // SAFETY: the instruction set and the keys are the caller's; the panel of queries
                 // has `step` places for each of D, the scores `width` for each key.
-                unsafe { tile.multiply::<V>(V::ROWS.min(keys.len() - key)) }
+                unsafe { tile.multiply::<V>(V::ROWS.min(keys - key)) }
             }
         }
     }
 
-    /// Fetches the keys of the tile after next, and the tile's values, which are needed when the
-    /// block's weights are known.
-    #[inline(always)]
-    unsafe fn prefetch<V: Vector<Scalar = E::Wide>>(&self, key: usize) {
-        for key in key..self.keys.min(key + V::ROWS) {
-            // SAFETY: the instruction set is the caller's.
-            unsafe { prefetch::<V, E>(self.v.from(key, 0), self.dv) };
-            let ahead = key + 2 * V::ROWS;
-            if ahead < self.keys {
-                // SAFETY: as above.
-                unsafe { prefetch::<V, E>(self.k.from(ahead, 0), self.d) };
-            }
-        }
-    }
-
-    /// Scales the sums down to a maximum that has risen.
-    #[inline(always)]
-    fn rescale(&self, state: &mut State<E::Wide>) {
-        let row = state.sums.len() / self.queries.len().max(1);
-        for (sums, &factor) in state.sums.chunks_exact_mut(row.max(1)).zip(&*state.factor) {
-            if factor == E::Wide::zero() {
-                sums.fill(factor); // 0 · ∞ would be NaN
-            } else if factor != E::Wide::one() {
-                sums.iter_mut().for_each(|sum| *sum *= factor);
-            }
-        }
-    }
-
-    /// Whether a block of V holds only finite numbers.
-    #[inline(always)]
-    fn is_finite(&self, keys: Range<usize>) -> bool {
-        self.dv == 0
-            || keys.into_iter().all(|key| {
-                let row = self.v.from(key, 0);
-                if row.column == 1 {
-                    let row = &row.data[row.at..][..self.dv];
-                    row.iter().fold(true, |finite, x| finite & x.wide().is_finite())
-                } else {
-                    (0..self.dv).all(|c| row.data[row.at + c * row.column].wide().is_finite())
-                }
-            })
-    }
-
-    /// Adds weights · V of a block of keys to the sums.
-    #[inline(always)]
-    unsafe fn add_values<V: Vector<Scalar = E::Wide>>(
-        &self,
-        state: &mut State<E::Wide>,
-        keys: Range<usize>,
-        mask: &HeadMask<E>,
-        careful: bool,
-    ) {
-        let (step, width, queries) = (columns::<V>(), state.width, self.queries.len());
-        let row = self.dv.next_multiple_of(step);
-        let near = self.v.row * size_of::<E>() <= FAR || queries <= V::ROWS;
-        let near = near && self.v.column == 1;
-        let in_place = E::as_wide(self.v.data).filter(|_| near && self.dv.is_multiple_of(step));
-        if in_place.is_none() {
-            // SAFETY: the instruction set is the caller's.
-            unsafe { self.pack_values::<V>(state.v, keys.clone()) };
-        }
-        for column in (0..self.dv).step_by(step) {
-            let (b, b_k) = match in_place {
-                Some(wide) => (wide[self.v.from(keys.start, column).at..].as_ptr(), self.v.row),
-                None => (state.v[column * keys.len()..].as_ptr(), step),
-            };
-            for query in (0..queries).step_by(V::ROWS) {
-                let rows = V::ROWS.min(queries - query);
-                for row in query..query + rows {
-                    // SAFETY: the instruction set is the caller's.
-                    unsafe {
-                        V::prefetch(self.out.wrapping_add(row * self.out_row + column).cast())
-                    }
-                }
-                let panels = query / step * step..(query + rows).next_multiple_of(step);
-                let tile = Tile {
-                    k: mask.bound(panels, keys.len()),
-                    a: state.scores[query..].as_ptr(),
-                    a_row: 1,
-                    a_k: width,
-                    b,
-                    b_k,
-                    sums: state.sums[query * row + column..].as_mut_ptr(),
-                    sums_row: row,
-                    add: true,
-                    output: None,
-                };
-                // SAFETY: the instruction set is the caller's. The weights have `width` places for
-                // each key; V, in place or packed, `step` columns for each key; the sums were set
-                // to 0 at the start and have whole tiles of columns.
-                unsafe {
-                    if careful {
-                        add_visible::<V>(&tile, rows);
-                    } else {
-                        tile.multiply::<V>(rows);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Copies a block of V row by row into panels of a tile's columns.
-    #[inline(always)]
-    unsafe fn pack_values<V: Vector<Scalar = E::Wide>>(
-        &self,
-        to: &mut [E::Wide],
-        keys: Range<usize>,
-    ) {
-        let step = columns::<V>();
-        let wide = E::as_wide(self.v.data).filter(|_| self.v.column == 1);
-        let whole = if wide.is_some() { self.dv / step * step } else { 0 };
-        if let Some(wide) = wide {
-            for key in 0..keys.len() {
-                let row = wide[self.v.from(keys.start + key, 0).at..][..whole].chunks_exact(step);
-                let panels = to.chunks_exact_mut(keys.len() * step);
-                for (from, to) in row.zip(panels) {
-                    let to = &mut to[key * step..][..step];
-                    // SAFETY: the instruction set is the caller's; both have a tile's columns.
-                    unsafe {
-                        V::load(from.as_ptr()).store(to.as_mut_ptr());
-                        V::load(from[V::LANES..].as_ptr()).store(to[V::LANES..].as_mut_ptr());
-                    }
-                }
-            }
-        }
-        for column in (whole..self.dv).step_by(step) {
-            let from = self.v.from(keys.start, column);
-            let columns = step.min(self.dv - column);
-            pack_panel(from, (keys.len(), columns), step, &mut to[column * keys.len()..], E::wide);
-        }
-    }
-
-    /// Divides the sums by the totals and writes them; likewise the weights, where wanted.
+    /// Divides a group's sums by their totals and writes them; likewise the weights, where wanted.
+    /// Gives whether the outputs are finite.
     ///
     /// # Safety
     ///
-    /// The outputs are as [`Attend`] says.
+    /// The processor has the instruction set of `V`; the outputs are as [`Attend`] says.
     #[inline(always)]
-    unsafe fn finish(&self, state: &State<E::Wide>, end: usize) {
+    unsafe fn finish<V: Vector<Scalar = E::Wide>>(
+        &self,
+        group: &Group<E>,
+        scores: &[E::Wide],
+        end: usize,
+    ) -> bool {
         let zero = E::Wide::zero();
-        let row = state.sums.len() / self.queries.len().max(1);
-        for i in 0..self.queries.len() {
-            let total = state.total[i];
+        let row = self.dv.next_multiple_of(columns::<V>());
+        let mut finite = true;
+        for (i, query) in group.queries.clone().enumerate() {
+            let total = group.total[i];
             if self.dv > 0 {
                 // SAFETY: the caller's.
                 let out = unsafe {
-                    std::slice::from_raw_parts_mut(self.out.add(i * self.out_row), self.dv)
+                    std::slice::from_raw_parts_mut(self.out.add(query * self.out_row), self.dv)
                 };
-                for (out, &sum) in out.iter_mut().zip(&state.sums[i * row..]) {
-                    *out = E::narrow(if total == zero { zero } else { sum / total });
+                if total == zero {
+                    out.fill(E::narrow(zero));
+                } else {
+                    let factor = total.recip();
+                    for (out, &sum) in out.iter_mut().zip(&group.sums[i * row..]) {
+                        let sum = sum * factor;
+                        finite &= sum.is_finite();
+                        *out = E::narrow(sum);
+                    }
                 }
             }
             if let Some(weights) = self.weights {
                 // SAFETY: the caller's.
                 let out = unsafe {
-                    std::slice::from_raw_parts_mut(weights.add(i * self.keys), self.keys)
+                    std::slice::from_raw_parts_mut(weights.add(query * self.keys), self.keys)
                 };
                 let (seen, hidden) = out.split_at_mut(end);
                 hidden.fill(E::narrow(zero));
-                for (out, row) in seen.iter_mut().zip(state.scores.chunks_exact(state.width)) {
+                for (out, row) in seen.iter_mut().zip(scores.chunks_exact(group.width)) {
                     // 0 / NaN would be NaN: a hidden key beside a visible NaN keeps its 0.
                     *out = E::narrow(if row[i] == zero { zero } else { row[i] / total });
                 }
             }
         }
+        finite
     }
 }
 
@@ -342,39 +331,6 @@ unsafe fn prefetch<V: Vector, E>(matrix: Matrix<E>, columns: usize) {
         for column in (0..columns).step_by(64 / size_of::<E>()) {
             // SAFETY: the caller's.
             unsafe { V::prefetch(row.wrapping_add(column).cast()) }
-        }
-    }
-}
-
-/// Does the tile's sums row by row, over the runs of keys whose weight is not 0.
-///
-/// # Safety
-///
-/// As for [`Tile::multiply`].
-#[inline(always)]
-unsafe fn add_visible<V: Vector>(tile: &Tile<V::Scalar>, rows: usize) {
-    for row in 0..rows {
-        // SAFETY: within the tile, for which the caller vouches.
-        unsafe {
-            let weight = |key: usize| *tile.a.add(row * tile.a_row + key * tile.a_k);
-            let mut key = 0;
-            while key < tile.k {
-                let first = key;
-                while key < tile.k && weight(key) != V::Scalar::zero() {
-                    key += 1;
-                }
-                if key > first {
-                    let run = Tile {
-                        k: key - first,
-                        a: tile.a.add(row * tile.a_row + first * tile.a_k),
-                        b: tile.b.add(first * tile.b_k),
-                        sums: tile.sums.add(row * tile.sums_row),
-                        ..*tile
-                    };
-                    run.multiply::<V>(1);
-                }
-                key += 1;
-            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::element::{Float, Real};
 use crate::kernel::layout::View;
+use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
 /// A bound on the keys: query i sees key j where j ≤ i + `offset`, or j < `prefix`.
@@ -48,8 +49,8 @@ pub(super) struct HeadMask<'a, E> {
     width: usize,
     /// For each query, the keys that the bands let it see are those below. Empty without bands.
     limits: Vec<usize>,
-    /// Of the block that was looked at last: for each query, how many of its keys the bands let it
-    /// see; empty where all.
+    /// Of the block that was looked at last: for each of `width` queries, how many of its keys the
+    /// bands let it see; empty where all.
     seen: Vec<i32>,
     /// Likewise, flag by flag; empty where there are no flags.
     visible: Vec<bool>,
@@ -108,9 +109,14 @@ impl<'a, E: Float> HeadMask<'a, E> {
             let seen = |&limit: &usize| limit.clamp(keys.start, keys.end) - keys.start;
             let as_i32 = |n| i32::try_from(n).unwrap_or(i32::MAX);
             self.seen.extend(self.limits.iter().map(|limit| as_i32(seen(limit))));
+            self.seen.resize(self.width, 0);
         }
         if self.mask.keep.is_empty() {
-            return if self.seen.is_empty() { Visible::All } else { Visible::Some };
+            return match self.seen.iter().max() {
+                None => Visible::All,
+                Some(0) => Visible::Nothing,
+                Some(_) => Visible::Some,
+            };
         }
         let (width, queries) = (self.width, self.queries.len());
         self.visible.resize(keys.len() * width, true);
@@ -148,15 +154,22 @@ impl<'a, E: Float> HeadMask<'a, E> {
         most.map_or(keys, |&most| usize::try_from(most).unwrap_or(0).min(keys))
     }
 
-    /// Adds the biases to the scores of the block, then hides what [`look`](Self::look) found
-    /// hidden.
+    /// Adds the biases to the scores of the block, which are binary logarithms, then hides what
+    /// [`look`](Self::look) found hidden. Beyond the [`bound`](Self::bound) of each `step` queries,
+    /// scores are of no interest.
     #[inline(always)]
-    pub(super) fn apply<R: Real>(&self, visible: Visible, first: usize, scores: &mut [R])
-    where
+    pub(super) fn apply<R: Real>(
+        &self,
+        visible: Visible,
+        first: usize,
+        step: usize,
+        scores: &mut [R],
+    ) where
         E: Float<Wide = R>,
     {
         let queries = self.queries.len();
         let hidden = R::neg_infinity();
+        let log2_e = R::from_f64(LOG2_E);
         for bias in &self.mask.bias {
             let (at, [query, key]) = self.start(bias, first);
             for (j, scores) in scores.chunks_exact_mut(self.width).enumerate() {
@@ -164,7 +177,11 @@ impl<'a, E: Float> HeadMask<'a, E> {
                     let bias = bias.data[at + j * key + i * query].wide();
                     // What is hidden stays so: −∞ and another bias of ∞ or NaN would be NaN.
                     let hide = bias == hidden || *score == hidden;
-                    *score = if hide { hidden } else { *score + bias };
+                    let sum = bias * log2_e + *score;
+                    // The least and the greatest number stay finite in the other base too.
+                    let overflows = sum.is_infinite() && bias.is_finite() && score.is_finite();
+                    let sum = if overflows { bias } else { sum };
+                    *score = if hide { hidden } else { sum };
                 }
             }
         }
@@ -172,14 +189,34 @@ impl<'a, E: Float> HeadMask<'a, E> {
             return;
         }
         if self.visible.is_empty() {
-            for (scores, j) in scores.chunks_exact_mut(self.width).zip(0i32..) {
-                for (score, &seen) in scores.iter_mut().zip(&self.seen) {
-                    *score = if j < seen { *score } else { hidden };
-                }
-            }
+            return self.apply_bands(step, scores);
         }
         for (score, &visible) in scores.iter_mut().zip(&self.visible) {
             *score = if visible { *score } else { hidden };
+        }
+    }
+
+    /// Hides what the bands hide.
+    #[inline(always)]
+    fn apply_bands<R: Real>(&self, step: usize, scores: &mut [R]) {
+        let keys = scores.len() / self.width;
+        for panel in (0..self.width).step_by(step) {
+            let queries = panel..self.queries.len().min(panel + step);
+            let bound = self.bound(queries.clone(), keys);
+            let least = self.seen[queries].iter().copied().min().unwrap_or(0);
+            let seen = &self.seen[panel..panel + step];
+            for key in usize::try_from(least).unwrap_or(0)..bound {
+                let j = i32::try_from(key).unwrap_or(i32::MAX);
+                let scores = &mut scores[key * self.width + panel..][..step];
+                // Whole vectors at a time; a tile has a multiple of 4 columns.
+                for (scores, seen) in
+                    scores.as_chunks_mut::<4>().0.iter_mut().zip(seen.as_chunks::<4>().0)
+                {
+                    for (score, &seen) in scores.iter_mut().zip(seen) {
+                        *score = if j < seen { *score } else { R::neg_infinity() };
+                    }
+                }
+            }
         }
     }
 

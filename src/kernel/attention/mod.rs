@@ -1,15 +1,19 @@
 //! Scaled dot-product attention: softmax(q · kᵀ · scale + bias, over the visible keys) · v.
 //!
-//! Each head of each batch entry is cut into blocks of queries of a fixed size; a block is one piece
-//! of work ([`block`]). The matrix of scores never exists as a whole: a block holds the scores of its
-//! queries with one block of keys at a time. A few queries take another way ([`few`]).
+//! The queries of each head of each batch entry are cut into pieces of work ([`block`]). The matrix of
+//! scores never exists as a whole: a block holds the scores of its queries with one block of keys at a
+//! time. A few queries take another way ([`few`]).
 
 mod block;
 mod few;
 mod mask;
+mod operand;
+#[cfg(test)]
+mod properties;
 mod running;
 #[cfg(test)]
 mod tests;
+mod values;
 
 pub(crate) use mask::{Band, Mask};
 
@@ -18,10 +22,19 @@ use super::layout::{View, count};
 use super::parallel::for_each;
 use super::simd::{Isa, Lanes};
 use crate::element::Float;
-use block::Attend;
+use block::{Ahead, Attend, KEYS};
 
-/// Queries in a block.
-const QUERIES: usize = 64;
+/// Queries in a piece, as long as there are enough pieces: the more, the fewer times keys and values
+/// are fetched and packed; the fewer, the more pieces for threads to share.
+const QUERIES: [usize; 2] = [192, 96];
+/// Pieces that are enough for many threads.
+const PIECES: usize = 16;
+
+/// Queries in a piece of work, by sizes alone.
+fn piece(heads: usize, queries: usize) -> usize {
+    let enough = |&cut: &usize| queries.div_ceil(cut).saturating_mul(heads) >= PIECES;
+    QUERIES.into_iter().find(enough).unwrap_or(QUERIES[1])
+}
 
 /// The attention of `q` [B, H, Q, D] to `k` [B, G, K, D] and `v` [B, G, K, Dv], in any strides. G
 /// divides H, and query head h reads head h / (H/G). `out` is [B, Q, H, Dv] in row-major order.
@@ -105,25 +118,36 @@ fn attention_on<E: Float>(
     };
     let outputs =
         Outputs { out: out.as_mut_ptr(), weights: weights.map(|weights| weights.as_mut_ptr()) };
-    let blocks = queries.div_ceil(QUERIES);
+    let cut = piece(batch * heads, queries);
+    let pieces = queries.div_ceil(cut);
     let work = rows.saturating_mul(keys).saturating_mul(d + dv + 8);
-    for_each(batch * heads * blocks, work, |i| {
-        let (i, first) = (i / blocks, i % blocks * QUERIES);
+    let part = |(at, row, column), data| Matrix { data, at, row, column };
+    // The operands of a piece, and its queries.
+    let operands = |i: usize| {
+        let (i, first) = (i / pieces, i % pieces * cut);
         let (b, h) = (i / heads, i % heads);
-        let end = queries.min(first + QUERIES);
-        let of = |view: View<'_, E>, head| matrix(view, b, head);
-        let part = |(at, row, column), data| Matrix { data, at, row, column };
         let group = h / (heads / groups);
-        // SAFETY: rows `first..end` of this batch entry and head exist in both outputs, whose
+        let q = part(matrix(q, b, h), q.data).from(first, 0);
+        let (k, v) = (part(matrix(k, b, group), k.data), part(matrix(v, b, group), v.data));
+        (q, k, v, first..queries.min(first + cut))
+    };
+    let all = batch * heads * pieces;
+    for_each(all, work, |i| {
+        let (q, k, v, range) = operands(i);
+        let ahead = operands((i + 1).min(all - 1));
+        let i = i / pieces;
+        let (b, h) = (i / heads, i % heads);
+        // SAFETY: the rows `range` of this batch entry and head exist in both outputs, whose
         // lengths were checked, and no other block has them.
         let (out, weights) = unsafe {
+            let first = range.start;
             outputs.at(((b * queries + first) * heads + h) * dv, (i * queries + first) * keys)
         };
         let work = Attend {
-            q: part(of(q, h), q.data).from(first, 0),
-            k: part(of(k, group), k.data),
-            v: part(of(v, group), v.data),
-            queries: first..end,
+            q,
+            k,
+            v,
+            queries: range,
             keys,
             d,
             dv,
@@ -133,6 +157,13 @@ fn attention_on<E: Float>(
             out,
             out_row: heads * dv,
             weights,
+            next: Ahead {
+                rows: keys.min(KEYS),
+                k: ahead.1,
+                v: ahead.2,
+                queries: ahead.3.len(),
+                q: ahead.0,
+            },
         };
         E::Wide::vectorized(isa, work);
     });

@@ -49,28 +49,28 @@ fn slow<E: Float>([q, k, v]: [View<E>; 3], scale: f64, mask: &Mask<E>) -> (Vec<f
     (out, weights)
 }
 
-struct Case<E> {
-    x: [Block<E>; 3],
-    scale: f64,
+pub(super) struct Case<E> {
+    pub(super) x: [Block<E>; 3],
+    pub(super) scale: f64,
 }
 
 /// `sizes` are B, H, G, Q, K, D, Dv.
-fn case<E: Float>(rng: &mut Rng, [b, h, g, q, k, d, dv]: [usize; 7]) -> Case<E> {
+pub(super) fn case<E: Float>(rng: &mut Rng, [b, h, g, q, k, d, dv]: [usize; 7]) -> Case<E> {
     let x = [rng.block(&[b, h, q, d]), rng.block(&[b, g, k, d]), rng.block(&[b, g, k, dv])];
     Case { x, scale: 1.0 / (d.max(1) as f64).sqrt() }
 }
 
 impl<E: Float> Case<E> {
-    fn views(&self) -> [View<'_, E>; 3] {
+    pub(super) fn views(&self) -> [View<'_, E>; 3] {
         [0, 1, 2].map(|i| self.x[i].view())
     }
 
-    fn dims(&self) -> [usize; 4] {
+    pub(super) fn dims(&self) -> [usize; 4] {
         let [q, k, _] = self.views().map(|view| view.layout.dims);
         [q[0], q[1], q[2], k[2]]
     }
 
-    fn run_on(&self, isa: Isa, mask: &Mask<E>) -> (Vec<E>, Vec<E>) {
+    pub(super) fn run_on(&self, isa: Isa, mask: &Mask<E>) -> (Vec<E>, Vec<E>) {
         let [b, h, q, k] = self.dims();
         let mut out = vec![E::from_f64(f64::NAN); b * h * q * self.x[2].layout.dims[3]];
         let mut second = out.clone();
@@ -85,12 +85,16 @@ impl<E: Float> Case<E> {
         (out, weights)
     }
 
-    fn run(&self, mask: &Mask<E>) -> Vec<E> {
+    pub(super) fn run(&self, mask: &Mask<E>) -> Vec<E> {
         self.run_on(Isa::best(), mask).0
     }
 
-    fn check(&self, mask: &Mask<E>) {
-        let (out, weights) = slow(self.views(), self.scale, mask);
+    pub(super) fn exact(&self, mask: &Mask<E>) -> (Vec<f64>, Vec<f64>) {
+        slow(self.views(), self.scale, mask)
+    }
+
+    pub(super) fn check(&self, mask: &Mask<E>) {
+        let (out, weights) = self.exact(mask);
         let allowed = if E::NAME == "f32" { 3e-6 } else { 1e-14 };
         for isa in Isa::all() {
             let (actual, actual_weights) = self.run_on(isa, mask);
@@ -106,7 +110,7 @@ impl<E: Float> Case<E> {
     }
 }
 
-fn causal(offset: isize) -> Band {
+pub(super) fn causal(offset: isize) -> Band {
     Band { offset, prefix: 0 }
 }
 

@@ -1,0 +1,184 @@
+//! Random sizes and masks, the head dims in use, and numbers at the ends of the range, against the
+//! twin of [`tests`](super::tests).
+
+use super::tests::{Case, case, causal};
+use super::*;
+use crate::kernel::layout::Layout;
+use crate::kernel::testing::{Block, Rng, bits, in_pools};
+
+/// What a random mask is made of: flags and biases over some of the axes [B, H, Q, K].
+struct Parts {
+    keep: Vec<Block<bool>>,
+    bias: Vec<Block<f32>>,
+    bands: Vec<Band>,
+}
+
+impl Parts {
+    fn random(rng: &mut Rng, full: [usize; 4]) -> Self {
+        let layout = |rng: &mut Rng| {
+            let at: Vec<usize> = (0..4).filter(|_| rng.below(2) == 0).collect();
+            let dims: Vec<usize> = at.iter().map(|&axis| full[axis]).collect();
+            (dims.iter().product::<usize>(), Layout::packed(&dims).broadcast(&full, &at))
+        };
+        let mut parts = Parts { keep: vec![], bias: vec![], bands: vec![] };
+        for _ in 0..rng.below(3) {
+            let (count, layout) = layout(rng);
+            let data = (0..count).map(|_| rng.below(5) > 0).collect();
+            parts.keep.push(Block { data, layout });
+        }
+        for _ in 0..rng.below(3) {
+            let (count, layout) = layout(rng);
+            let mut data = rng.values::<f32>(count);
+            data.iter_mut().for_each(|x| *x = if *x < -1.6 { f32::NEG_INFINITY } else { *x });
+            parts.bias.push(Block { data, layout });
+        }
+        for _ in 0..rng.below(3) {
+            let offset = rng.below(full[3] + full[2] + 2) as isize - full[2] as isize;
+            parts.bands.push(Band { offset, prefix: rng.below(full[3] + 1) * rng.below(2) });
+        }
+        parts
+    }
+
+    fn mask(&self) -> Mask<'_, f32> {
+        Mask {
+            keep: self.keep.iter().map(Block::view).collect(),
+            bands: self.bands.clone(),
+            bias: self.bias.iter().map(Block::view).collect(),
+        }
+    }
+}
+
+fn sizes(rng: &mut Rng) -> [usize; 7] {
+    let groups = 1 + rng.below(2);
+    let heads = groups * (1 + rng.below(3));
+    let [queries, d, dv] = [0; 3].map(|_| 1 + rng.below(140));
+    [1 + rng.below(2), heads, groups, queries, rng.below(140), d, dv]
+}
+
+#[test]
+fn random_sizes_and_masks_match_the_definition() {
+    let mut rng = Rng::new(40);
+    for _ in 0..if cfg!(debug_assertions) { 12 } else { 120 } {
+        let sizes = sizes(&mut rng);
+        let case = case::<f32>(&mut rng, sizes);
+        let parts = Parts::random(&mut rng, case.dims());
+        case.check(&parts.mask());
+    }
+}
+
+#[test]
+fn random_strides_threads_and_hidden_numbers_change_no_bit() {
+    let mut rng = Rng::new(41);
+    for round in 0..if cfg!(debug_assertions) { 4 } else { 24 } {
+        let sizes = sizes(&mut rng);
+        let case = case::<f32>(&mut rng, sizes);
+        let full @ [b, h, _, keys] = case.dims();
+        let mut parts = Parts::random(&mut rng, full);
+        let hidden: Vec<bool> = (0..keys).map(|_| rng.below(4) == 0).collect();
+        let layout = Layout::packed(&[keys]).broadcast(&full, &[3]);
+        parts.keep.push(Block { data: hidden.iter().map(|hidden| !hidden).collect(), layout });
+        let result = in_pools(|| bits(&case.run(&parts.mask())));
+        let scattered = |case: &Case<f32>, kind| Case {
+            x: [0, 1, 2].map(|i| case.x[i].scattered(kind)),
+            scale: case.scale,
+        };
+        for kind in 0..3 {
+            assert_eq!(bits(&scattered(&case, kind).run(&parts.mask())), result);
+        }
+        let mut dirty = Case { x: case.x.clone(), scale: case.scale };
+        for block in &mut dirty.x[1..] {
+            let columns = block.layout.dims[3];
+            for (i, x) in block.data.iter_mut().enumerate() {
+                if hidden[i / columns % keys] {
+                    *x = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX][(i + round) % 4];
+                }
+            }
+        }
+        assert_eq!(bits(&dirty.run(&parts.mask())), result, "{b} {h}");
+        assert_eq!(bits(&scattered(&dirty, round % 3).run(&parts.mask())), result);
+    }
+}
+
+#[test]
+fn head_dims_in_use_and_their_neighbours_match_the_definition() {
+    let mut rng = Rng::new(42);
+    for dim in [32, 64, 80, 96, 128, 256] {
+        for (d, dv) in [(dim - 1, dim), (dim, dim), (dim, dim + 1), (dim + 1, dim - 1)] {
+            let sizes = [1, 2, 1, 51, 101, d, dv];
+            case::<f32>(&mut rng, sizes).check(&Mask { bands: vec![causal(50)], ..Mask::NONE });
+            case::<f64>(&mut rng, sizes).check(&Mask::NONE);
+        }
+    }
+}
+
+#[test]
+fn long_pieces_match_the_definition_and_change_no_bit() {
+    let mut rng = Rng::new(43);
+    let case = case::<f32>(&mut rng, [2, 8, 4, 230, 210, 20, 18]);
+    let mask = Mask { bands: vec![causal(-10)], ..Mask::NONE };
+    case.check(&mask);
+    let result = in_pools(|| bits(&case.run(&mask)));
+    for kind in 0..3 {
+        let other = Case { x: [0, 1, 2].map(|i| case.x[i].scattered(kind)), scale: case.scale };
+        assert_eq!(bits(&other.run(&mask)), result);
+    }
+}
+
+#[test]
+fn scores_at_the_ends_of_the_range_match_the_definition() {
+    let mut rng = Rng::new(44);
+    for _ in 0..20 {
+        let mut case = case::<f32>(&mut rng, [1, 2, 1, 60, 130, 1, 17]);
+        for block in &mut case.x[..2] {
+            let some = [1e15, -1e15, 1.0, -1.0, 0.0, 1e-30];
+            block.data.iter_mut().for_each(|x| *x = some[rng.below(6)]);
+        }
+        case.check(&Mask::NONE);
+        case.check(&Mask { bands: vec![causal(0)], ..Mask::NONE });
+    }
+}
+
+#[test]
+fn the_least_and_the_greatest_bias_are_finite() {
+    let mut rng = Rng::new(45);
+    let case = case::<f32>(&mut rng, [1, 2, 2, 50, 110, 16, 16]);
+    let full @ [.., keys] = case.dims();
+    let layout = Layout::packed(&[keys]).broadcast(&full, &[3]);
+    for values in [[f32::MIN, f32::MIN], [f32::MIN, 1.0], [f32::MAX, f32::MAX], [f32::MAX, -1.0]] {
+        let data: Vec<f32> = (0..keys).map(|key| values[key % 2]).collect();
+        case.check(&Mask { bias: vec![View { data: &data, layout }], ..Mask::NONE });
+    }
+}
+
+/// The definition as one would write it in f32.
+fn plain(case: &Case<f32>) -> Vec<f32> {
+    let [q, k, v] = [0, 1, 2].map(|i| (&case.x[i].data, case.x[i].layout.dims[3]));
+    let mut out = Vec::new();
+    for q in q.0.chunks(q.1) {
+        let product = |k: &[f32]| q.iter().zip(k).map(|(q, k)| q * k).sum::<f32>();
+        let scores: Vec<f32> = k.0.chunks(k.1).map(|k| product(k) * case.scale as f32).collect();
+        let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let weights: Vec<f32> = scores.iter().map(|score| (score - max).exp()).collect();
+        let total: f32 = weights.iter().sum();
+        out.extend((0..v.1).map(|c| {
+            let values = v.0.iter().skip(c).step_by(v.1);
+            weights.iter().zip(values).map(|(weight, v)| weight / total * v).sum::<f32>()
+        }));
+    }
+    out
+}
+
+#[test]
+fn the_error_is_at_most_twice_that_of_a_plain_f32_implementation() {
+    let mut rng = Rng::new(46);
+    for (keys, d, scale) in [(300, 64, 0.125), (300, 64, 2.0), (1000, 32, 0.5), (90, 128, 8.0)] {
+        let case = Case { scale, ..case::<f32>(&mut rng, [1, 1, 1, 70, keys, d, 33]) };
+        let exact = case.exact(&Mask::NONE).0;
+        let error = |out: &[f32]| {
+            let each = out.iter().zip(&exact).map(|(x, exact)| (f64::from(*x) - exact).abs());
+            each.fold(0.0, f64::max)
+        };
+        let (actual, plain) = (error(&case.run(&Mask::NONE)), error(&plain(&case)));
+        assert!(actual <= 2.0 * plain + 1e-7, "{keys} {d} {scale}: {actual:e} {plain:e}");
+    }
+}
