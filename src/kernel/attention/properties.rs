@@ -172,7 +172,7 @@ fn plain(case: &Case<f32>) -> Vec<f32> {
 fn the_error_is_at_most_twice_that_of_a_plain_f32_implementation() {
     let mut rng = Rng::new(46);
     for (keys, d, scale) in [(300, 64, 0.125), (300, 64, 2.0), (1000, 32, 0.5), (90, 128, 8.0)] {
-        let case = Case { scale, ..case::<f32>(&mut rng, [1, 1, 1, 70, keys, d, 33]) };
+        let case = Case { scale, ..case::<f32>(&mut rng, [1, 1, 1, 500, keys, d, 33]) };
         let exact = case.exact(&Mask::NONE).0;
         let error = |out: &[f32]| {
             let each = out.iter().zip(&exact).map(|(x, exact)| (f64::from(*x) - exact).abs());
