@@ -7,12 +7,13 @@
 
 use super::layout::View;
 use super::output::written_in_chunks;
+use super::parallel::for_each_chunk;
 use super::runs::Runs;
 use crate::element::Element;
 use std::mem::MaybeUninit;
 
 /// Elements in one piece of work.
-const CHUNK: usize = 1 << 14;
+pub(super) const CHUNK: usize = 1 << 14;
 
 /// A copy in row-major order.
 pub(crate) fn pack<E: Element>(view: View<E>) -> Vec<E> {
@@ -26,29 +27,53 @@ pub(crate) fn pack<E: Element>(view: View<E>) -> Vec<E> {
 pub(crate) fn map<A: Element, B: Element>(view: View<A>, f: impl Fn(A) -> B + Sync) -> Vec<B> {
     let count = view.layout.count();
     let runs = Runs::new([&view.layout]);
+    let write =
+        |i, chunk: &mut [MaybeUninit<B>]| _ = map_part(view.data, &runs, i * CHUNK, &f, chunk);
+    // SAFETY: `map_part` writes all of a chunk.
+    unsafe { written_in_chunks(count, CHUNK, count, write) }
+}
+
+/// Writes the elements from the row-major position `first` on to `out`, as many as it holds, and gives
+/// them back.
+pub(super) fn pack_part<'a, E: Element>(
+    data: &[E],
+    runs: &Runs<1>,
+    first: usize,
+    out: &'a mut [MaybeUninit<E>],
+) -> &'a mut [E] {
+    map_part(data, runs, first, &|x| x, out)
+}
+
+/// As [`pack_part`], with `f` of every element.
+fn map_part<'a, A: Element, B: Element>(
+    data: &[A],
+    runs: &Runs<1>,
+    first: usize,
+    f: &impl Fn(A) -> B,
+    out: &'a mut [MaybeUninit<B>],
+) -> &'a mut [B] {
     let [step] = runs.steps();
-    let write = |i, chunk: &mut [MaybeUninit<B>]| {
-        let mut done = 0;
-        runs.for_each(i * CHUNK, chunk.len(), |[at], len| {
-            let out = &mut chunk[done..done + len];
-            done += len;
-            match step {
-                0 => out.fill(MaybeUninit::new(f(view.data[at]))),
-                1 => {
-                    for (out, &a) in out.iter_mut().zip(&view.data[at..at + len]) {
-                        out.write(f(a));
-                    }
-                }
-                _ => {
-                    for (out, &a) in out.iter_mut().zip(view.data[at..].iter().step_by(step)) {
-                        out.write(f(a));
-                    }
+    let mut rest = &mut *out;
+    runs.for_each(first, rest.len(), |[at], len| {
+        let (part, others) = std::mem::take(&mut rest).split_at_mut(len);
+        rest = others;
+        match step {
+            0 => part.fill(MaybeUninit::new(f(data[at]))),
+            1 => {
+                for (out, &a) in part.iter_mut().zip(&data[at..at + len]) {
+                    out.write(f(a));
                 }
             }
-        });
-    };
-    // SAFETY: the runs that start at a chunk's first element have as many elements as it.
-    unsafe { written_in_chunks(count, CHUNK, count, write) }
+            _ => {
+                for (i, out) in part.iter_mut().enumerate() {
+                    out.write(f(data[at + i * step]));
+                }
+            }
+        }
+    });
+    assert!(rest.is_empty());
+    // SAFETY: each run wrote all of its part, and nothing is left.
+    unsafe { out.assume_init_mut() }
 }
 
 /// `f` of every pair of elements. The views must have equal sizes.
@@ -96,6 +121,50 @@ pub(crate) fn zip<A: Element, B: Element, C: Element>(
     unsafe { written_in_chunks(count, CHUNK, count, write) }
 }
 
+/// Puts `f` of every element in its place.
+pub(crate) fn map_in_place<E: Element>(elements: &mut [E], f: impl Fn(E) -> E + Sync) {
+    let work = elements.len();
+    for_each_chunk(elements, CHUNK, work, |_, chunk| {
+        chunk.iter_mut().for_each(|element| *element = f(*element));
+    });
+}
+
+/// Puts `f` of every element and its partner in the element's place. `elements` has as many as
+/// `partners`, in row-major order.
+pub(crate) fn zip_in_place<A: Element, B: Element>(
+    elements: &mut [A],
+    partners: View<B>,
+    f: impl Fn(A, B) -> A + Sync,
+) {
+    debug_assert_eq!(elements.len(), partners.layout.count());
+    let runs = Runs::new([&partners.layout]);
+    let [step] = runs.steps();
+    let work = elements.len();
+    for_each_chunk(elements, CHUNK, work, |i, chunk| {
+        let mut done = 0;
+        runs.for_each(i * CHUNK, chunk.len(), |[at], len| {
+            let part = &mut chunk[done..done + len];
+            done += len;
+            match step {
+                0 => {
+                    let partner = partners.data[at];
+                    part.iter_mut().for_each(|element| *element = f(*element, partner));
+                }
+                1 => {
+                    for (element, &partner) in part.iter_mut().zip(&partners.data[at..at + len]) {
+                        *element = f(*element, partner);
+                    }
+                }
+                _ => {
+                    for (i, element) in part.iter_mut().enumerate() {
+                        *element = f(*element, partners.data[at + i * step]);
+                    }
+                }
+            }
+        });
+    });
+}
+
 /// `f` of every three elements. The views must have equal sizes.
 pub(crate) fn zip3<A: Element, B: Element, C: Element, D: Element>(
     a: View<A>,
@@ -140,6 +209,11 @@ mod tests {
                 let twice: Vec<f32> = packed.iter().map(|x| x * 2.0).collect();
                 assert_eq!(map(view, |x| x * 2.0), twice);
                 assert_eq!(zip(view, a.view(), |a, b| a + b), twice);
+                let mut in_place = packed.clone();
+                zip_in_place(&mut in_place, view, |a, b| a + b);
+                assert_eq!(in_place, twice);
+                map_in_place(&mut in_place, |x| x / 2.0);
+                assert_eq!(in_place, packed);
                 assert_eq!(
                     zip3(view, a.view(), view, |a, b, c| a + b + c - c.min(c)).len(),
                     packed.len()
@@ -162,6 +236,9 @@ mod tests {
         let other = View { data: &[10, 20, 30, 40, 50, 60], layout: ones };
         assert_eq!(zip(column, other, |a, b| a + b), [11, 21, 32, 42, 53, 63]);
         assert_eq!(zip(other, column, |a, b| a + b), [11, 21, 32, 42, 53, 63]);
+        let mut in_place = other.data.to_vec();
+        zip_in_place(&mut in_place, column, |a, b| a + b);
+        assert_eq!(in_place, [11, 21, 32, 42, 53, 63]);
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! Work along one axis: every line of a view is brought into contiguous scratch and handed over.
+//! Work along one axis, line by line.
 //!
-//! Lines are handled in groups of a fixed number of elements, one group a piece of work. Loading
-//! runs along whichever axis is contiguous: along the line where its stride is 1, across the lines
-//! of the group otherwise. What is computed from a line sees the same values in the same order for
-//! any strides.
+//! Where the elements of a line are neighbours it is read where it lies; otherwise lines are brought
+//! together, a group of them at a time, running across the lines so that each part of memory is
+//! fetched once. What is computed from a line sees the same values in the same order for any strides.
 
 use super::layout::View;
-use super::parallel::for_each_chunk;
+use super::output::{written, written_in_chunks};
 use super::runs::Runs;
 use crate::element::Element;
+use std::mem::MaybeUninit;
 
-/// Elements that one piece of work loads, unless a single line is longer.
+/// Elements in a group, unless a single line is longer.
 const GROUP: usize = 1 << 13;
-/// The most lines in one piece of work.
+/// The most lines in a group.
 const MAX_LINES: usize = 1 << 10;
 
 /// The lines of a view along one axis, numbered in row-major order of the other axes.
@@ -40,54 +40,82 @@ impl<'a, E: Element> Lines<'a, E> {
         (GROUP / self.len.max(1)).clamp(1, MAX_LINES)
     }
 
-    /// Writes `load` of the elements of lines `first..` to `buffer`, one line after the other, as
-    /// many as it holds.
-    pub(super) fn load<T>(&self, first: usize, buffer: &mut [T], load: impl Fn(E) -> T) {
-        if self.len == 0 {
-            return;
-        }
-        let mut rest = buffer;
+    /// Whether the elements of a line are neighbours.
+    pub(super) fn are_slices(&self) -> bool {
+        self.stride == 1 || self.len <= 1
+    }
+
+    /// For lines that are slices: calls `f` with memory in which lines lie at one distance from each
+    /// other, that distance and their number, until all of the `count` lines from `first` on were
+    /// there.
+    pub(super) fn for_each_run(
+        &self,
+        first: usize,
+        count: usize,
+        mut f: impl FnMut(&'a [E], usize, usize),
+    ) {
+        debug_assert!(self.are_slices());
         let [step] = self.outer.steps();
-        self.outer.for_each(first, rest.len() / self.len, |[at], lines| {
-            let (part, others) = std::mem::take(&mut rest).split_at_mut(lines * self.len);
-            rest = others;
-            if self.stride == 1 {
-                for (i, line) in part.chunks_exact_mut(self.len).enumerate() {
-                    let from = &self.data[at + i * step..][..self.len];
-                    line.iter_mut().zip(from).for_each(|(to, &x)| *to = load(x));
-                }
-            } else {
-                for i in 0..self.len {
-                    let at = at + i * self.stride;
-                    for (line, to) in part[i..].iter_mut().step_by(self.len).enumerate() {
-                        *to = load(self.data[at + line * step]);
-                    }
-                }
-            }
+        self.outer.for_each(first, count, |[at], lines| {
+            let end = at + (lines - 1) * step + self.len;
+            f(if self.len == 0 { &[] } else { &self.data[at..end] }, step, lines);
         });
     }
 
-    /// Calls `f` with every line, converted by `load`, and its `out_len` elements of `out`.
-    /// `cost` is the number of operations for each element, roughly.
-    pub(super) fn for_each<T: Copy + Default, O: Send>(
-        &self,
-        (out, out_len): (&mut [O], usize),
-        cost: usize,
-        load: impl Fn(E) -> T + Sync,
-        f: impl Fn(&mut [T], &mut [O]) + Sync,
-    ) {
-        if out_len == 0 {
-            return;
+    /// Calls `f` with each of the `count` lines from `first` on, numbered from 0.
+    pub(super) fn for_each(&self, first: usize, count: usize, mut f: impl FnMut(usize, &[E])) {
+        let n = self.len;
+        if n == 0 {
+            (0..count).for_each(|line| f(line, &[]));
+        } else if self.are_slices() {
+            let mut done = 0;
+            self.for_each_run(first, count, |lines, step, count| {
+                (0..count).for_each(|line| f(done + line, &lines[line * step..][..n]));
+                done += count;
+            });
+        } else {
+            // SAFETY: `load` writes all of what it is given.
+            let group = unsafe { written(count * n, |group| _ = self.load(first, group)) };
+            group.chunks_exact(n).enumerate().for_each(|(line, elements)| f(line, elements));
         }
-        let group = self.group();
-        let work = self.count * self.len.max(1) * cost;
-        for_each_chunk(out, group * out_len, work, |i, out| {
-            let lines = out.len() / out_len;
-            let mut buffer = vec![T::default(); lines * self.len];
-            self.load(i * group, &mut buffer, &load);
-            for (line, out) in out.chunks_exact_mut(out_len).enumerate() {
-                f(&mut buffer[line * self.len..][..self.len], out);
+    }
+
+    /// Copies lines `first..` to `group`, one after the other, as many as it holds; gives them back.
+    pub(super) fn load<'b>(&self, first: usize, group: &'b mut [MaybeUninit<E>]) -> &'b mut [E] {
+        if self.len == 0 {
+            return &mut [];
+        }
+        let [step] = self.outer.steps();
+        let mut rest = &mut *group;
+        self.outer.for_each(first, rest.len() / self.len, |[at], lines| {
+            let (part, others) = std::mem::take(&mut rest).split_at_mut(lines * self.len);
+            rest = others;
+            if self.are_slices() {
+                for (i, line) in part.chunks_exact_mut(self.len).enumerate() {
+                    line.write_copy_of_slice(&self.data[at + i * step..][..self.len]);
+                }
+                return;
+            }
+            for i in 0..self.len {
+                let at = at + i * self.stride;
+                for (line, to) in part[i..].iter_mut().step_by(self.len).enumerate() {
+                    to.write(self.data[at + line * step]);
+                }
             }
         });
+        assert!(rest.is_empty());
+        // SAFETY: nothing is left that was not written: every run wrote all elements of its lines.
+        unsafe { group.assume_init_mut() }
+    }
+
+    /// `f` of every line. `cost` is the number of operations for each element, roughly.
+    pub(super) fn map<O: Element>(&self, cost: usize, f: impl Fn(&[E]) -> O + Sync) -> Vec<O> {
+        let group = self.group();
+        let work = self.count * self.len.max(1) * cost;
+        let write = |i, out: &mut [MaybeUninit<O>]| {
+            self.for_each(i * group, out.len(), |line, elements| _ = out[line].write(f(elements)));
+        };
+        // SAFETY: `for_each` calls back for every line of a chunk.
+        unsafe { written_in_chunks(self.count, group, work, write) }
     }
 }

@@ -27,6 +27,7 @@ pub(crate) mod multi_head;
 pub(crate) mod norm;
 pub(crate) mod output;
 pub(crate) mod parallel;
+pub(crate) mod pointwise;
 pub(crate) mod reduce;
 mod runs;
 pub(crate) mod scan;
@@ -35,6 +36,7 @@ pub(crate) mod simd;
 pub(crate) mod softmax;
 #[cfg(test)]
 mod speed;
+mod sums;
 #[cfg(test)]
 mod testing;
 mod tile;

@@ -1,72 +1,173 @@
 //! Layer norm: each row loses its mean and is divided by √(variance + ε).
 //!
-//! A row is the last `size` elements in row-major order, however many axes they span. Mean and
-//! variance are taken in two passes with pairwise sums, so rows far from 0 keep their digits.
+//! A row is the last `size` elements in row-major order, however many axes they span. It is read
+//! three times, but from memory once: for the sum, for the sums of what is left of the mean and of the
+//! squares around it (so rows far from 0 keep their digits), and to be written.
 
-use super::elementwise::pack;
+use super::elementwise::pack_part;
 use super::layout::View;
+use super::output::written_in_chunks;
 use super::parallel::for_each_chunk;
-use super::reduce::moments;
+use super::runs::Runs;
+use super::simd::elements::{load, load_first, store, store_first};
+use super::simd::{Isa, Kernel, Lanes, Vector};
+use super::sums::{mean, moments};
 use crate::element::Float;
-use num_traits::{Float as _, One, Zero};
-use std::borrow::Cow;
+use num_traits::{Float as _, Zero};
+use std::mem::MaybeUninit;
 
 /// Elements in one piece of work, unless a single row is longer.
-const GROUP: usize = 1 << 13;
+const GROUP: usize = 1 << 14;
+/// Operations for each element, roughly.
+const COST: usize = 8;
 
-/// (x − mean) / √(variance + eps) · weight + bias over rows of `size` elements, with the biased
-/// variance. `weight` and `bias` have `size` elements; 1 and 0 where absent.
-pub(crate) fn layer_norm<E: Float>(
-    x: View<E>,
-    size: usize,
-    eps: f64,
-    weight: Option<&[E]>,
-    bias: Option<&[E]>,
-) -> Vec<E> {
-    let packed = match x.as_slice() {
-        Some(slice) => Cow::Borrowed(slice),
-        None => Cow::Owned(pack(x)),
-    };
-    let mut out = vec![E::default(); packed.len()];
-    if size == 0 {
-        return out;
-    }
-    let eps = E::Wide::from_f64(eps);
-    let rows = (GROUP / size).max(1);
-    let work = packed.len() * 8;
-    for_each_chunk(&mut out, rows * size, work, |i, out| {
-        let x = &packed[i * rows * size..][..out.len()];
-        let mut line = vec![E::Wide::zero(); size];
-        for (x, out) in x.chunks_exact(size).zip(out.chunks_exact_mut(size)) {
-            line.iter_mut().zip(x).for_each(|(to, x)| *to = x.wide());
-            let (mean, variance) = moments(&line);
-            let scale = (variance + eps).sqrt().recip();
-            finish(&line, (mean, scale), (weight, bias), out);
-        }
-    });
-    out
+/// What a norm does besides its rows: ε, and a factor and a term for each element of a row where
+/// there are any.
+#[derive(Clone, Copy)]
+pub(crate) struct Norm<'a, E> {
+    /// Elements in a row.
+    pub(crate) size: usize,
+    pub(crate) epsilon: f64,
+    /// `size` elements.
+    pub(crate) weight: Option<&'a [E]>,
+    /// `size` elements.
+    pub(crate) bias: Option<&'a [E]>,
 }
 
-fn finish<E: Float>(
-    line: &[E::Wide],
-    (mean, scale): (E::Wide, E::Wide),
-    (weight, bias): (Option<&[E]>, Option<&[E]>),
-    out: &mut [E],
-) {
-    let (one, zero) = (E::narrow(E::Wide::one()), E::narrow(E::Wide::zero()));
-    let n = out.len();
-    let at = |i: usize| (line[i] - mean) * scale;
-    match (weight, bias) {
-        (None, None) => (0..n).for_each(|i| out[i] = E::narrow(at(i))),
-        (Some(weight), Some(bias)) => {
-            let (weight, bias) = (&weight[..n], &bias[..n]);
-            (0..n).for_each(|i| out[i] = E::narrow(at(i) * weight[i].wide() + bias[i].wide()));
+/// (x − mean) / √(variance + ε) · weight + bias over rows of `norm.size` elements, with the biased
+/// variance.
+pub(crate) fn layer_norm<E: Float>(x: View<E>, norm: Norm<E>) -> Vec<E> {
+    let (count, packed) = (x.layout.count(), x.as_slice());
+    let (isa, runs) = (Isa::best(), Runs::new([&x.layout]));
+    let group = norm.group();
+    let write = |i, out: &mut [MaybeUninit<E>]| {
+        let (to, n) = (out.as_mut_ptr().cast(), out.len());
+        let from = match packed {
+            Some(all) => all[i * group..][..n].as_ptr(),
+            None => pack_part(x.data, &runs, i * group, out).as_ptr(),
+        };
+        E::Wide::vectorized(isa, norm.rows(from, to, n));
+    };
+    // SAFETY: a chunk is whole rows, and `Rows` writes all of them.
+    unsafe { written_in_chunks(count, group, count * COST, write) }
+}
+
+/// As [`layer_norm`], each row in its place.
+pub(crate) fn layer_norm_in_place<E: Float>(elements: &mut [E], norm: Norm<E>) {
+    let (isa, work) = (Isa::best(), elements.len() * COST);
+    for_each_chunk(elements, norm.group(), work, |_, chunk| {
+        let to = chunk.as_mut_ptr();
+        E::Wide::vectorized(isa, norm.rows(to, to, chunk.len()));
+    });
+}
+
+impl<'a, E: Float> Norm<'a, E> {
+    /// Elements in a piece of work: whole rows.
+    fn group(&self) -> usize {
+        (GROUP / self.size.max(1)).max(1) * self.size
+    }
+
+    /// The rows in the `n` elements at `from`, whole rows, to `to`.
+    fn rows(&self, from: *const E, to: *mut E, n: usize) -> Rows<'a, E> {
+        assert!(n.is_multiple_of(self.size));
+        assert!(self.weight.is_none_or(|weight| weight.len() == self.size));
+        assert!(self.bias.is_none_or(|bias| bias.len() == self.size));
+        Rows { from, to, count: n / self.size, norm: *self }
+    }
+}
+
+/// Rows to be normalised, from one place to another that does not overlap, or to the same. Whoever
+/// makes one vouches for both.
+struct Rows<'a, E> {
+    from: *const E,
+    to: *mut E,
+    count: usize,
+    norm: Norm<'a, E>,
+}
+
+/// Short rows that go through each step together: while the sum of one is brought together from its
+/// lanes, the next is read.
+const TOGETHER: usize = 8;
+/// Elements in them, at most: a part of the fastest cache.
+const NEAR: usize = 2048;
+
+impl<E: Float> Kernel<E::Wide> for Rows<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<Scalar = E::Wide>>(self) {
+        let n = self.norm.size;
+        let together = (NEAR / n).clamp(1, TOGETHER);
+        let epsilon = E::Wide::from_f64(self.norm.epsilon);
+        let mut first = 0;
+        while first < self.count {
+            let rows = together.min(self.count - first);
+            let (mut means, mut scales) =
+                ([E::Wide::zero(); TOGETHER], [E::Wide::zero(); TOGETHER]);
+            // SAFETY: the instruction set is the caller's, the rows those of `Rows`.
+            unsafe {
+                let (from, to) = (self.from.add(first * n), self.to.add(first * n));
+                for (row, sum) in means[..rows].iter_mut().enumerate() {
+                    *sum = mean::<E, V>(from.add(row * n), n);
+                }
+                for (row, (mean, scale)) in means.iter_mut().zip(&mut scales[..rows]).enumerate() {
+                    let variance;
+                    (*mean, variance) = moments::<E, V>(from.add(row * n), n, *mean);
+                    *scale = (variance + epsilon).sqrt().recip();
+                }
+                for (row, moments) in means.into_iter().zip(scales).take(rows).enumerate() {
+                    self.norm.finish::<V>(from.add(row * n), to.add(row * n), moments);
+                }
+            }
+            first += rows;
         }
-        _ => (0..n).for_each(|i| {
-            let weight = weight.map_or(one, |weight| weight[i]).wide();
-            let bias = bias.map_or(zero, |bias| bias[i]).wide();
-            out[i] = E::narrow(at(i) * weight + bias);
-        }),
+    }
+}
+
+impl<E: Float> Norm<'_, E> {
+    /// One row, given its mean and what its distance from that is multiplied by.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`; the row can be read at `from` and written at
+    /// `to`; `weight` and `bias` are as long as it.
+    #[inline(always)]
+    unsafe fn finish<V: Vector<Scalar = E::Wide>>(
+        &self,
+        from: *const E,
+        to: *mut E,
+        (mean, scale): (E::Wide, E::Wide),
+    ) {
+        let n = self.size;
+        let whole = n / V::LANES * V::LANES;
+        // SAFETY: the caller's.
+        unsafe {
+            let (mean, scale) = (V::splat(mean), V::splat(scale));
+            let normal = |x: V| x.sub(mean).mul(scale);
+            for at in (0..whole).step_by(V::LANES) {
+                let mut y = normal(load::<E, V>(from.add(at)));
+                if let Some(weight) = self.weight {
+                    y = y.mul(load::<E, V>(weight.as_ptr().add(at)));
+                }
+                if let Some(bias) = self.bias {
+                    y = y.add(load::<E, V>(bias.as_ptr().add(at)));
+                }
+                store(y, to.add(at));
+            }
+            if whole < n {
+                let rest = |from: *const E| {
+                    load_first::<E, V>(from.add(whole), n - whole, E::Wide::zero())
+                };
+                let mut y = normal(rest(from));
+                if let Some(weight) = self.weight {
+                    y = y.mul(rest(weight.as_ptr()));
+                }
+                if let Some(bias) = self.bias {
+                    y = y.add(rest(bias.as_ptr()));
+                }
+                store_first(y, n - whole, to.add(whole));
+            }
+        }
     }
 }
 
@@ -78,7 +179,7 @@ mod tests {
 
     fn norm(x: &[f32], size: usize) -> Vec<f32> {
         let view = View { data: x, layout: Layout::packed(&[x.len() / size, size]) };
-        layer_norm(view, size, 1e-5, None, None)
+        layer_norm(view, Norm { size, epsilon: 1e-5, weight: None, bias: None })
     }
 
     #[test]
@@ -107,20 +208,66 @@ mod tests {
         let mut rng = Rng::new(8);
         let block = rng.block::<f64>(&[50, 3, 40]);
         let (weight, bias) = (rng.values::<f64>(120), rng.values::<f64>(120));
-        let plain = layer_norm(block.view(), 120, 1e-5, None, None);
+        let norm = Norm { size: 120, epsilon: 1e-5, weight: None, bias: None };
+        let plain = layer_norm(block.view(), norm);
         for (w, b) in
             [(Some(&weight[..]), Some(&bias[..])), (None, Some(&bias)), (Some(&weight), None)]
         {
-            let result = in_pools(|| bits(&layer_norm(block.view(), 120, 1e-5, w, b)));
+            let norm = Norm { weight: w, bias: b, ..norm };
+            let result = in_pools(|| bits(&layer_norm(block.view(), norm)));
             for kind in 0..3 {
                 let other = block.scattered(kind);
-                assert_eq!(bits(&layer_norm(other.view(), 120, 1e-5, w, b)), result);
+                assert_eq!(bits(&layer_norm(other.view(), norm)), result);
             }
             for (i, &actual) in result.iter().enumerate() {
                 let expected =
                     plain[i] * w.map_or(1.0, |w| w[i % 120]) + b.map_or(0.0, |b| b[i % 120]);
                 assert_eq!(f64::from_bits(actual), expected);
             }
+        }
+    }
+
+    /// The twin: the definition, in f64.
+    fn slow(x: &[f32]) -> impl Iterator<Item = f64> {
+        let n = x.len() as f64;
+        let mean = x.iter().map(|&x| f64::from(x)).sum::<f64>() / n;
+        let variance = x.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / n;
+        x.iter().map(move |&x| (f64::from(x) - mean) / (variance + 1e-5).sqrt())
+    }
+
+    #[test]
+    fn rows_of_every_length_match_the_definition_and_stay_in_their_place() {
+        let mut rng = Rng::new(31);
+        for size in (1..70).chain([257, 1000, 5003]) {
+            let rows = 1 + rng.below(20);
+            let x = rng.values::<f32>(rows * size);
+            let y = norm(&x, size);
+            for (x, y) in x.chunks(size).zip(y.chunks(size)) {
+                for (actual, expected) in y.iter().zip(slow(x)) {
+                    assert!(
+                        (f64::from(*actual) - expected).abs() <= 4e-6,
+                        "{size}: {actual} {expected}"
+                    );
+                }
+            }
+            let mut in_place = x;
+            let norm = Norm { size, epsilon: 1e-5, weight: None, bias: None };
+            layer_norm_in_place(&mut in_place, norm);
+            assert_eq!(bits(&in_place), bits(&y));
+        }
+        let norm = Norm { size: 0, epsilon: 1e-5, weight: None, bias: None };
+        let empty = View { data: &[0f32; 0], layout: Layout::packed(&[3, 0]) };
+        assert!(layer_norm(empty, norm).is_empty());
+    }
+
+    #[test]
+    fn what_is_not_finite_stays_in_its_row() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut x = vec![1f32; 3 * 37];
+            x[40] = bad;
+            let y = norm(&x, 37);
+            assert!(y[37..74].iter().all(|y| y.is_nan()));
+            assert!(y[..37].iter().chain(&y[74..]).all(|&y| y == 0.0));
         }
     }
 }

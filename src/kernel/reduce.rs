@@ -1,120 +1,100 @@
 //! One number for each line along an axis.
 //!
-//! Sums are pairwise over blocks of eight interleaved lanes: the error grows with the logarithm of
-//! the length, the order depends on the length alone, and the lanes vectorize. The variance is taken
-//! in two passes, around the mean. Lines reach these loops packed ([`Lines`]), so the strides of the
-//! input change no bit. Results are row-major over the other axes.
+//! Sums are made in vectors and in pairs ([`sums`](super::sums)), the variance in two passes, around
+//! the mean. Lines reach these loops packed ([`Lines`]), so the strides of the input change no bit.
+//! Results are row-major over the other axes.
 
 use super::layout::View;
 use super::lines::Lines;
-use crate::element::{Element, Float, Real};
-use num_traits::Float as _;
-
-/// Elements that the lanes add up before halves are paired.
-const LEAF: usize = 256;
-const LANES: usize = 8;
-
-/// The sum of `f` of every element: 0 where there is none.
-fn pairwise<R: Real>(line: &[R], f: &impl Fn(R) -> R) -> R {
-    if line.len() > LEAF {
-        let half = (line.len() / 2).next_multiple_of(LEAF / 2);
-        return pairwise(&line[..half], f) + pairwise(&line[half..], f);
-    }
-    let mut lanes = [R::zero(); LANES];
-    let (blocks, rest) = line.as_chunks::<LANES>();
-    for block in blocks {
-        for (lane, &x) in lanes.iter_mut().zip(block) {
-            *lane += f(x);
-        }
-    }
-    for (lane, &x) in lanes.iter_mut().zip(rest) {
-        *lane += f(x);
-    }
-    let [a, b, c, d, e, f, g, h] = lanes;
-    ((a + e) + (c + g)) + ((b + f) + (d + h))
-}
-
-/// The mean and the biased variance of a line.
-pub(super) fn moments<R: Real>(line: &[R]) -> (R, R) {
-    let n = count::<R>(line.len());
-    let mean = pairwise(line, &|x| x) / n;
-    // The first-order error of the mean is taken back out of the squares.
-    let error = pairwise(line, &|x| x - mean);
-    let squares = pairwise(line, &|x| (x - mean) * (x - mean));
-    (mean + error / n, (squares - error * error / n).max(R::zero()) / n)
-}
-
-#[allow(clippy::cast_precision_loss, reason = "lengths below 2^53 are exact")]
-fn count<R: Real>(n: usize) -> R {
-    R::from_f64(n as f64)
-}
-
-fn wide_lines<E: Float>(
-    view: View<E>,
-    at: usize,
-    f: impl Fn(&[E::Wide]) -> E::Wide + Sync,
-) -> Vec<E> {
-    let lines = Lines::new(view, at);
-    let mut out = vec![E::default(); lines.count];
-    lines.for_each((&mut out, 1), 1, E::wide, |line, out| out[0] = E::narrow(f(line)));
-    out
-}
+use super::simd::{Isa, Kernel, Lanes, Vector};
+use super::sums::{self, moments, sums};
+use crate::element::{Element, Float};
+use num_traits::{Float as _, Zero};
 
 /// 0 for an empty axis.
 pub(crate) fn sum<E: Float>(view: View<E>, at: usize) -> Vec<E> {
-    wide_lines(view, at, |line| pairwise(line, &|x| x))
+    vectorized(view, at, What::Sum)
 }
 
 /// NaN for an empty axis.
 pub(crate) fn mean<E: Float>(view: View<E>, at: usize) -> Vec<E> {
-    wide_lines(view, at, |line| pairwise(line, &|x| x) / count(line.len()))
+    vectorized(view, at, What::Mean)
 }
 
 /// The biased variance, Σ(x − mean)² / n: NaN for an empty axis.
 pub(crate) fn variance<E: Float>(view: View<E>, at: usize) -> Vec<E> {
-    wide_lines(view, at, |line| if line.is_empty() { E::Wide::nan() } else { moments(line).1 })
+    vectorized(view, at, What::Variance)
 }
 
 /// −∞ for an empty axis; NaN where the line has one.
 pub(crate) fn max<E: Float>(view: View<E>, at: usize) -> Vec<E> {
-    wide_lines(view, at, line_max)
+    Lines::new(view, at).map(1, |line| E::narrow(line_max(line)))
 }
 
 /// +∞ for an empty axis; NaN where the line has one.
 pub(crate) fn min<E: Float>(view: View<E>, at: usize) -> Vec<E> {
-    wide_lines(view, at, |line| {
-        line.iter().fold(E::Wide::infinity(), |m, &x| if x < m || x.is_nan() { x } else { m })
-    })
+    let least = |m, x: E::Wide| if x < m || x.is_nan() { x } else { m };
+    Lines::new(view, at)
+        .map(1, |line| E::narrow(line.iter().map(|x| x.wide()).fold(E::Wide::infinity(), least)))
+}
+
+/// What is taken of a line of neighbours.
+struct OfLine<'a, E> {
+    line: &'a [E],
+    what: What,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Sum,
+    Mean,
+    Variance,
+}
+
+impl<E: Float> Kernel<E::Wide> for OfLine<'_, E> {
+    type Output = E::Wide;
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<Scalar = E::Wide>>(self) -> E::Wide {
+        let (line, n) = (self.line.as_ptr(), self.line.len());
+        // SAFETY: the instruction set is the caller's, and the line a slice.
+        unsafe {
+            match self.what {
+                What::Sum => sums::<E, V, 1>(line, n, E::Wide::zero(), |x| [x])[0],
+                What::Mean => sums::mean::<E, V>(line, n),
+                What::Variance => moments::<E, V>(line, n, sums::mean::<E, V>(line, n)).1,
+            }
+        }
+    }
+}
+
+fn vectorized<E: Float>(view: View<E>, at: usize, what: What) -> Vec<E> {
+    let isa = Isa::best();
+    let of = |line: &[E]| E::narrow(E::Wide::vectorized(isa, OfLine { line, what }));
+    Lines::new(view, at).map(1, of)
 }
 
 /// The maximum of a line: −∞ where it is empty, NaN where it has one.
-fn line_max<R: Real>(line: &[R]) -> R {
+fn line_max<E: Float>(line: &[E]) -> E::Wide {
     // A NaN once in `m` stays: no x is greater.
-    line.iter().fold(R::neg_infinity(), |m, &x| if x > m || x.is_nan() { x } else { m })
+    let greatest = |m, x: E::Wide| if x > m || x.is_nan() { x } else { m };
+    line.iter().map(|x| x.wide()).fold(E::Wide::neg_infinity(), greatest)
 }
 
 /// The index of the first maximum; the first NaN counts as the maximum. 0 for an empty axis.
 pub(crate) fn argmax<E: Element>(view: View<E>, at: usize) -> Vec<usize> {
-    let lines = Lines::new(view, at);
-    let mut out = vec![0; lines.count];
-    lines.for_each(
-        (&mut out, 1),
-        1,
-        |x| x,
-        |line, out| {
-            let mut best = 0;
-            for (i, x) in line.iter().enumerate() {
-                if is_nan(&line[best]) {
-                    break;
-                }
-                if *x > line[best] || is_nan(x) {
-                    best = i;
-                }
+    Lines::new(view, at).map(1, |line| {
+        let mut best = 0;
+        for (i, x) in line.iter().enumerate() {
+            if is_nan(&line[best]) {
+                break;
             }
-            out[0] = best;
-        },
-    );
-    out
+            if *x > line[best] || is_nan(x) {
+                best = i;
+            }
+        }
+        best
+    })
 }
 
 #[allow(clippy::eq_op, reason = "NaN alone differs from itself; integers and booleans never do")]

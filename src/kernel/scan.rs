@@ -3,13 +3,15 @@
 //! Lines are processed packed ([`Lines`]) and put back in row-major order of the input's axes.
 
 use super::elementwise::pack;
-use super::layout::{Layout, View};
+use super::layout::{Dims, Layout, View};
 use super::lines::Lines;
+use super::output::written_in_chunks;
 use super::parallel::for_each_chunk_pair;
 use super::reduce::is_nan;
 use crate::element::{Element, Float};
 use num_traits::Zero;
 use std::cmp::Ordering;
+use std::mem::MaybeUninit;
 
 /// Which element comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +35,20 @@ impl Order {
 
 /// The sums of each element and those before it. Row-major, sizes as in `view`.
 pub(crate) fn cumsum<E: Float>(view: View<E>, at: usize) -> Vec<E> {
-    map_lines(view, at, E::wide, |line, out| {
-        let mut sum = E::Wide::zero();
-        for (out, &x) in out.iter_mut().zip(&*line) {
-            sum += x;
-            *out = E::narrow(sum);
+    let lines = Lines::new(view, at);
+    let (n, group, count) = (lines.len, lines.group(), lines.count * lines.len);
+    let write = |i, out: &mut [MaybeUninit<E>]| {
+        for line in lines.load(i * group, out).chunks_exact_mut(n) {
+            let mut sum = E::Wide::zero();
+            for x in line {
+                sum += x.wide();
+                *x = E::narrow(sum);
+            }
         }
-    })
+    };
+    // SAFETY: a chunk is whole lines, and `load` writes all of them.
+    let out = unsafe { written_in_chunks(count, group * n, count * 8, write) };
+    in_place(out, view.layout.with_last(at).dims, at)
 }
 
 /// Each line in order: the values, and where they were. Row-major, sizes as in `view`.
@@ -69,11 +78,11 @@ fn first_of_sorted<E: Element>(
     if k > 0 {
         let chunks = ((&mut values[..], group * k), (&mut indices[..], group * k));
         for_each_chunk_pair(chunks.0, chunks.1, work, |i, values, indices| {
-            let mut buffer = vec![E::default(); values.len() / k * n];
-            lines.load(i * group, &mut buffer, |x| x);
             let mut places: Vec<usize> = Vec::with_capacity(n);
-            let outs = values.chunks_exact_mut(k).zip(indices.chunks_exact_mut(k));
-            for (line, (values, indices)) in buffer.chunks_exact(n).zip(outs) {
+            let count = values.len() / k;
+            let mut outs = values.chunks_exact_mut(k).zip(indices.chunks_exact_mut(k));
+            lines.for_each(i * group, count, |_, line| {
+                let Some((values, indices)) = outs.next() else { unreachable!("one for a line") };
                 places.clear();
                 places.extend(0..n);
                 // The index as the last criterion makes the order total, so an unstable
@@ -86,38 +95,20 @@ fn first_of_sorted<E: Element>(
                 places[..k].sort_unstable_by(compare);
                 indices.copy_from_slice(&places[..k]);
                 values.iter_mut().zip(&places).for_each(|(value, &place)| *value = line[place]);
-            }
+            });
         });
     }
-    let layout = with_lines_last(view, at, k);
-    (in_place(values, layout, at), in_place(indices, layout, at))
+    let dims = view.layout.with_last(at).dims.replaced(view.layout.rank() - 1, k);
+    (in_place(values, dims, at), in_place(indices, dims, at))
 }
 
-/// A result for every element, from the line that it is in. Row-major, sizes as in `view`.
-pub(super) fn map_lines<E: Element, T: Copy + Default, O: Element>(
-    view: View<E>,
-    at: usize,
-    load: impl Fn(E) -> T + Sync,
-    f: impl Fn(&mut [T], &mut [O]) + Sync,
-) -> Vec<O> {
-    let lines = Lines::new(view, at);
-    let mut out = vec![O::default(); lines.count * lines.len];
-    lines.for_each((&mut out, lines.len), 8, load, f);
-    in_place(out, with_lines_last(view, at, lines.len), at)
-}
-
-/// The packed layout of `view`'s sizes with axis `at`, of size `n`, moved to the end.
-fn with_lines_last<E>(view: View<E>, at: usize, n: usize) -> Layout {
-    let last = view.layout.rank() - 1;
-    Layout::packed(&view.layout.dims.removed(at).inserted(last, n))
-}
-
-/// Moves the last axis of a packed block to `at`.
-pub(super) fn in_place<E: Element>(data: Vec<E>, layout: Layout, at: usize) -> Vec<E> {
-    let last = layout.rank() - 1;
+/// Moves the last axis of a packed block of the sizes `dims` to `at`.
+pub(super) fn in_place<E: Element>(data: Vec<E>, dims: Dims, at: usize) -> Vec<E> {
+    let last = dims.len() - 1;
     if at == last {
         return data;
     }
+    let layout = Layout::packed(&dims);
     let layout = Layout {
         dims: layout.dims.removed(last).inserted(at, layout.dims[last]),
         strides: layout.strides.removed(last).inserted(at, layout.strides[last]),

@@ -1,11 +1,15 @@
-//! What the kernels reach, in GFLOP/s: `cargo test --release speed -- --ignored --nocapture`.
+//! What the kernels reach, in GFLOP/s and GB/s: `cargo test --release speed -- --ignored --nocapture`.
 
 use super::attention::{Band, Mask, attention};
+use super::elementwise::{map, zip};
 use super::gemm::{Epilogue, gemm_into, gemm_packed_to, pack_b};
 use super::layout::{Layout, View};
-use super::norm::layer_norm;
+use super::math::{Exponential, Gelu, Silu, Tanh, relu};
+use super::norm::{Norm, layer_norm};
 use super::output::place;
-use super::softmax::softmax;
+use super::pointwise;
+use super::softmax::Softmax::{Logarithms, Weights};
+use super::softmax::{softmax, softmax_in_place};
 use super::testing::Rng;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -50,7 +54,9 @@ fn speed_of_products() {
         let (mut out, layout) = (vec![0f32; m * n], Layout::packed(&[m, n]));
         let name = format!("{m} x {k} x {n}");
         rate(&format!("{name} packed before"), 2 * m * k * n, || {
-            gemm_packed_to(black_box(a.view()), &packed, None, unsafe { place(&mut out) });
+            // SAFETY: a product writes numbers.
+            let out = unsafe { place(&mut out) };
+            gemm_packed_to(black_box(a.view()), &packed, None, out);
         });
         rate(&name, 2 * m * k * n, || {
             gemm_into(black_box(a.view()), b.view(), Epilogue::NONE, &mut out, &layout)
@@ -144,18 +150,46 @@ fn speed_of_decoding() {
     }
 }
 
+/// Beside copying the same bytes to memory that is there: in turns, so that what else the machine does
+/// falls on all alike.
 #[test]
 #[ignore = "measures"]
-fn speed_of_softmax() {
+fn speed_of_memory_bound_operations() {
     let mut rng = Rng::new(3);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     for dims in [[256, 64, 64], [12, 512, 512], [1, 1, 50257]] {
         let x = rng.block::<f32>(&dims);
-        rate(&format!("softmax {dims:?}"), x.data.len(), || {
-            black_box(softmax(black_box(x.view()), 2, None));
+        let norm = Norm { size: dims[2], epsilon: 1e-5, weight: None, bias: None };
+        let (mut to, mut there) = (x.data.clone(), x.data.clone());
+        let mut race: [(&str, Box<dyn FnMut() + Send + '_>); _] = [
+            ("copy", Box::new(|| to.copy_from_slice(black_box(&x.data)))),
+            ("softmax", Box::new(|| drop(black_box(softmax(Weights, x.view(), 2, None))))),
+            ("softmax in place", Box::new(|| softmax_in_place(Weights, &mut there, dims[2]))),
+            ("log softmax", Box::new(|| drop(black_box(softmax(Logarithms, x.view(), 2, None))))),
+            ("layer norm", Box::new(|| drop(black_box(layer_norm(x.view(), norm))))),
+            ("relu", Box::new(|| drop(black_box(map(x.view(), relu::<f32>))))),
+            ("sum of two", Box::new(|| drop(black_box(zip(x.view(), x.view(), |a, b| a + b))))),
+            ("exp", Box::new(|| drop(black_box(pointwise::map(x.view(), Exponential))))),
+            ("tanh", Box::new(|| drop(black_box(pointwise::map(x.view(), Tanh))))),
+            ("silu", Box::new(|| drop(black_box(pointwise::map(x.view(), Silu))))),
+            ("gelu", Box::new(|| drop(black_box(pointwise::map(x.view(), Gelu))))),
+        ];
+        let mut best = race.each_ref().map(|_| Duration::MAX);
+        pool.install(|| {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(1500) {
+                for ((_, f), best) in race.iter_mut().zip(&mut best) {
+                    let start = Instant::now();
+                    f();
+                    *best = start.elapsed().min(*best);
+                }
+            }
         });
-        rate(&format!("layer norm {dims:?}"), x.data.len(), || {
-            black_box(layer_norm(black_box(x.view()), dims[2], 1e-5, None, None));
-        });
+        let bytes = 8.0 * x.layout.count() as f64;
+        for ((name, _), time) in race.iter().zip(best) {
+            let (rate, ratio) = (bytes / time.as_secs_f64() / 1e9, time.div_duration_f64(best[0]));
+            println!("{dims:?} {name:18} {time:9.1?} {rate:6.1} GB/s {ratio:6.2} times copying");
+        }
     }
 }
 

@@ -58,8 +58,17 @@ impl Dropout {
         x: &Tensor<S, E>,
         mode: &mut impl Mode,
     ) -> Tensor<S, E> {
+        self.of(x.clone(), mode)
+    }
+
+    /// As [`forward`](Self::forward), of a tensor that the caller has no other use for.
+    pub(super) fn of<S: Shape, E: Float>(
+        &self,
+        x: Tensor<S, E>,
+        mode: &mut impl Mode,
+    ) -> Tensor<S, E> {
         let Some(generator) = mode.generator().filter(|_| self.probability > 0.0) else {
-            return x.clone();
+            return x;
         };
         let keep = Tensor::from_fn_in(x.shape(), |_| generator.uniform() >= self.probability);
         Tensor::typed(x.shape(), self.kept(x.any(), keep.any()))

@@ -175,18 +175,32 @@ impl<M: Size, H, F, B: AttentionBias, E: Float> EncoderLayer<M, H, F, B, E> {
         match self.norm {
             NormPlacement::Post => {
                 let (y, rest) = attend(x, mode);
-                let x = self.attention_norm.forward(&x.add(&self.dropout.forward(&y, mode)), mode);
+                let mut x = self.residual(x, y, mode);
+                self.attention_norm.apply_in_place(&mut x, mode);
                 let y = self.feed_forward.forward(&x, mode);
-                let x = x.add(&self.dropout.forward(&y, mode));
-                (self.feed_forward_norm.forward(&x, mode), rest)
+                let mut x = self.residual(&x, y, mode);
+                self.feed_forward_norm.apply_in_place(&mut x, mode);
+                (x, rest)
             }
             NormPlacement::Pre => {
                 let (y, rest) = attend(&self.attention_norm.forward(x, mode), mode);
-                let x = x.add(&self.dropout.forward(&y, mode));
+                let x = self.residual(x, y, mode);
                 let y = self.feed_forward.forward(&self.feed_forward_norm.forward(&x, mode), mode);
-                (x.add(&self.dropout.forward(&y, mode)), rest)
+                (self.residual(&x, y, mode), rest)
             }
         }
+    }
+
+    /// x + dropout(y), in the memory of y.
+    fn residual<Z: Size, S: Size>(
+        &self,
+        x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
+        y: Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
+        mode: &mut impl Mode,
+    ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E> {
+        let mut y = self.dropout.of(y, mode);
+        y.add_in_place(x);
+        y
     }
 }
 

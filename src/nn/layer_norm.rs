@@ -3,9 +3,9 @@
 use super::{Field, Mode, Module, Parameter, Visitor, VisitorMut};
 use crate::axis::Axis;
 use crate::element::Float;
-use crate::kernel::norm::layer_norm;
+use crate::kernel::norm::{Norm, layer_norm, layer_norm_in_place};
 use crate::shape::{EndsWith, FixedSizes, Shape, for_each_rank};
-use crate::tensor::Tensor;
+use crate::tensor::{AnyTensor, Tensor};
 
 /// What a norm runs over: one axis, `Model<M>`, or a tuple of the last axes, `(Seq<S>, Model<M>)`.
 #[diagnostic::on_unimplemented(
@@ -93,14 +93,39 @@ impl<A: Trailing, E: Float> LayerNorm<A, E> {
         mode: &mut impl Mode,
     ) -> Tensor<S, E> {
         let (weight, bias) = (mode.read(&self.weight).packed(), mode.read(&self.bias).packed());
-        let data = layer_norm(
-            x.any().view(),
-            weight.count(),
-            self.epsilon,
-            weight.as_slice(),
-            bias.as_slice(),
-        );
-        x.with_data(data)
+        x.with_data(layer_norm(x.any().view(), self.norm(&weight, &bias)))
+    }
+
+    /// Puts the normalised rows in the place of `x`'s.
+    pub(super) fn apply_in_place<S: EndsWith<A::Shape>>(
+        &self,
+        x: &mut Tensor<S, E>,
+        mode: &mut impl Mode,
+    ) {
+        let (weight, bias) = (mode.read(&self.weight).packed(), mode.read(&self.bias).packed());
+        x.any_mut().normalize_in_place(self.norm(&weight, &bias));
+    }
+
+    /// What the kernel does, given packed parameters.
+    fn norm<'a>(
+        &self,
+        weight: &'a Tensor<A::Shape, E>,
+        bias: &'a Tensor<A::Shape, E>,
+    ) -> Norm<'a, E> {
+        Norm {
+            size: weight.count(),
+            epsilon: self.epsilon,
+            weight: weight.as_slice(),
+            bias: bias.as_slice(),
+        }
+    }
+}
+
+// Knows no shape, so that it is compiled once for all.
+impl<E: Float> AnyTensor<E> {
+    fn normalize_in_place(&mut self, norm: Norm<E>) {
+        let in_place = |rows: &mut [E]| layer_norm_in_place(rows, norm);
+        self.update(in_place, |rows| layer_norm(rows, norm));
     }
 }
 

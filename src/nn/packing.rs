@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// The packed form of one linear map or of several side by side, made at first use and again when a
 /// weight or a bias has changed.
 ///
-/// A tensor is recognised by its storage: as long as that is the same one, so are the elements. The weak
-/// reference keeps the address from being used again, and what writes to a tensor from doing so in place.
+/// A tensor is recognised by its storage: as long as that is the same one, so are the elements. A weak
+/// reference keeps the address from being used again, and the elements from being changed in place.
 #[derive(Debug)]
 pub(crate) struct Packing<E>(Mutex<Option<Slot<E>>>);
 

@@ -1,7 +1,7 @@
 //! Addition and its kin, with broadcasting by axis name.
 
 use crate::element::{Element, Float};
-use crate::kernel::elementwise::{zip, zip3};
+use crate::kernel::elementwise::{zip, zip_in_place, zip3};
 use crate::kernel::layout::View;
 use crate::shape::{BroadcastsTo, Marker, Shape};
 use crate::tensor::{AnyTensor, Tensor};
@@ -118,6 +118,77 @@ impl<S: Shape, E: Float> Tensor<S, E> {
 }
 
 impl<S: Shape, E: Float> Tensor<S, E> {
+    /// Adds to each element: [`add`](Self::add) without new memory, unless the elements are shared with
+    /// another tensor, which keeps them, or lie in memory out of order.
+    ///
+    /// # Shapes
+    /// `right` has some of this tensor's axes, with the same names, sizes and order; the axes that it
+    /// lacks repeat.
+    ///
+    /// # Compile errors
+    /// As [`add`](Self::add).
+    ///
+    /// # Examples
+    /// ```
+    /// use shapeproof::{Batch, Model, Tensor, C};
+    ///
+    /// let mut x = Tensor::<(Batch<C<2>>, Model<C<2>>)>::from([[1.0, 2.0], [3.0, 4.0]]);
+    /// let before = x.clone();
+    /// x.add_in_place(&Tensor::<(Model<C<2>>,)>::from([10.0, 20.0]));
+    /// assert_eq!(x.to_vec(), [11.0, 22.0, 13.0, 24.0]);
+    /// assert_eq!(before.to_vec(), [1.0, 2.0, 3.0, 4.0]);
+    /// ```
+    pub fn add_in_place<R, How: Marker>(&mut self, right: &Tensor<R, E>)
+    where
+        R: BroadcastsTo<S, How>,
+    {
+        let right = self.stretched(right);
+        self.any_mut().zip_in_place(right, sum);
+    }
+
+    /// Subtracts from each element, in place as [`add_in_place`](Self::add_in_place).
+    ///
+    /// # Shapes
+    /// `right` has some of this tensor's axes, with the same names, sizes and order; the axes that it
+    /// lacks repeat.
+    pub fn sub_in_place<R, How: Marker>(&mut self, right: &Tensor<R, E>)
+    where
+        R: BroadcastsTo<S, How>,
+    {
+        let right = self.stretched(right);
+        self.any_mut().zip_in_place(right, difference);
+    }
+
+    /// Multiplies each element, in place as [`add_in_place`](Self::add_in_place).
+    ///
+    /// # Shapes
+    /// `right` has some of this tensor's axes, with the same names, sizes and order; the axes that it
+    /// lacks repeat.
+    pub fn mul_in_place<R, How: Marker>(&mut self, right: &Tensor<R, E>)
+    where
+        R: BroadcastsTo<S, How>,
+    {
+        let right = self.stretched(right);
+        self.any_mut().zip_in_place(right, product);
+    }
+
+    /// Adds one number to each element, in place as [`add_in_place`](Self::add_in_place).
+    pub fn add_scalar_in_place(&mut self, number: f64) {
+        self.any_mut().with_number_in_place(number, sum);
+    }
+
+    /// Subtracts one number from each element, in place as [`add_in_place`](Self::add_in_place).
+    pub fn sub_scalar_in_place(&mut self, number: f64) {
+        self.any_mut().with_number_in_place(number, difference);
+    }
+
+    /// Multiplies each element by one number, in place as [`add_in_place`](Self::add_in_place).
+    pub fn mul_scalar_in_place(&mut self, number: f64) {
+        self.any_mut().with_number_in_place(number, product);
+    }
+}
+
+impl<S: Shape, E: Float> Tensor<S, E> {
     /// Each element raised to the power in `exponent`, which broadcasts by name.
     pub fn pow<R, How: Marker>(&self, exponent: &Tensor<R, E>) -> Self
     where
@@ -178,6 +249,19 @@ impl<E: Float> AnyTensor<E> {
     fn with_number(&self, number: f64, f: impl Fn(E, E) -> E + Send + Sync) -> Self {
         let number = E::from_f64(number);
         self.map(move |x| f(x, number))
+    }
+
+    fn with_number_in_place(&mut self, number: f64, f: impl Fn(E, E) -> E + Send + Sync) {
+        let number = E::from_f64(number);
+        self.map_in_place(move |x| f(x, number));
+    }
+
+    /// Puts `f` of every element and its partner in the element's place.
+    fn zip_in_place(&mut self, partners: View<E>, f: impl Fn(E, E) -> E + Sync) {
+        self.update(
+            |elements| zip_in_place(elements, partners, &f),
+            |view| zip(view, partners, &f),
+        );
     }
 }
 

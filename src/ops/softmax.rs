@@ -2,9 +2,10 @@
 
 use crate::axis::Axis;
 use crate::element::Float;
-use crate::kernel::softmax;
+use crate::kernel::layout::View;
+use crate::kernel::softmax::{Softmax, softmax, softmax_in_place};
 use crate::shape::{BroadcastsTo, HasAxis, Marker, Shape};
-use crate::tensor::Tensor;
+use crate::tensor::{AnyTensor, Tensor};
 
 impl<S: Shape, E: Float> Tensor<S, E> {
     /// softmax(x)ᵢ = exp(xᵢ − m) / Σⱼ exp(xⱼ − m) along an axis, m its largest element.
@@ -24,7 +25,28 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        self.with_data(softmax::softmax(self.any().view(), S::AT, None))
+        self.with_data(softmax(Softmax::Weights, self.any().view(), S::AT, None))
+    }
+
+    /// Puts the [`softmax`](Self::softmax) along an axis in the place of the scores. Takes no new memory
+    /// where the axis is the last one, unless the elements are shared with another tensor, which keeps
+    /// them, or lie in memory out of order.
+    ///
+    /// # Examples
+    /// ```
+    /// use shapeproof::{Key, Query, Tensor, C};
+    ///
+    /// let mut scores = Tensor::<(Query<C<1>>, Key<C<3>>)>::from([[200.0, 200.0, 0.0]]);
+    /// let before = scores.clone();
+    /// scores.softmax_in_place(Key);
+    /// assert_eq!(scores.to_vec(), [0.5, 0.5, 0.0]);
+    /// assert_eq!(before.to_vec(), [200.0, 200.0, 0.0]);
+    /// ```
+    pub fn softmax_in_place<A: Axis, N, I: Marker>(&mut self, _axis: fn(N) -> A)
+    where
+        S: HasAxis<A, I>,
+    {
+        self.any_mut().softmax_in_place(S::AT);
     }
 
     /// [`softmax`](Self::softmax) over the entries where `keep` is true; the others get weight 0,
@@ -41,7 +63,12 @@ impl<S: Shape, E: Float> Tensor<S, E> {
         S: HasAxis<A, I>,
         R: BroadcastsTo<S, How>,
     {
-        self.with_data(softmax::softmax(self.any().view(), S::AT, Some(self.stretched(keep))))
+        self.with_data(softmax(
+            Softmax::Weights,
+            self.any().view(),
+            S::AT,
+            Some(self.stretched(keep)),
+        ))
     }
 
     /// ln softmax(x) along an axis, without the detour; −∞ where the weight is 0.
@@ -49,7 +76,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        self.with_data(softmax::log_softmax(self.any().view(), S::AT, None))
+        self.with_data(softmax(Softmax::Logarithms, self.any().view(), S::AT, None))
     }
 
     /// [`log_softmax`](Self::log_softmax) over the entries where `keep` is true; −∞ for the others.
@@ -65,6 +92,23 @@ impl<S: Shape, E: Float> Tensor<S, E> {
         S: HasAxis<A, I>,
         R: BroadcastsTo<S, How>,
     {
-        self.with_data(softmax::log_softmax(self.any().view(), S::AT, Some(self.stretched(keep))))
+        self.with_data(softmax(
+            Softmax::Logarithms,
+            self.any().view(),
+            S::AT,
+            Some(self.stretched(keep)),
+        ))
+    }
+}
+
+impl<E: Float> AnyTensor<E> {
+    fn softmax_in_place(&mut self, at: usize) {
+        let anew = |scores: View<'_, E>| softmax(Softmax::Weights, scores, at, None);
+        let n = self.dims()[at];
+        if at + 1 == self.rank() {
+            self.update(|scores| softmax_in_place(Softmax::Weights, scores, n), anew);
+        } else {
+            *self = AnyTensor::from_packed(self.dims(), anew(self.view()));
+        }
     }
 }

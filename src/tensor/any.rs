@@ -161,6 +161,30 @@ impl<E: Element> AnyTensor<E> {
         AnyTensor { data: self.data.clone(), layout }
     }
 
+    /// Changes the elements by `in_place`, in row-major order, where no other tensor shares them and they
+    /// are packed. Otherwise takes the elements that `anew` makes of the old ones; whoever shares those
+    /// keeps them as they are.
+    pub(crate) fn update(
+        &mut self,
+        in_place: impl FnOnce(&mut [E]),
+        anew: impl FnOnce(View<'_, E>) -> Vec<E>,
+    ) {
+        match self.exclusive() {
+            Some(elements) => in_place(elements),
+            None => *self = Self::from_packed(self.dims(), anew(self.view())),
+        }
+    }
+
+    fn exclusive(&mut self) -> Option<&mut [E]> {
+        if !self.layout.is_packed() {
+            return None;
+        }
+        let (start, count) = (self.layout.offset, self.layout.count());
+        // `None` also beside a weak reference: packed weights are known by their storage.
+        let data = Arc::get_mut(&mut self.data)?;
+        Some(if count == 0 { &mut [] } else { &mut data[start..start + count] })
+    }
+
     /// The shared storage: two tensors with one storage have the same elements, for as long as
     /// either lives.
     pub(crate) fn storage(&self) -> &Arc<Vec<E>> {

@@ -3,7 +3,7 @@
 use super::{AnyTensor, Tensor};
 use crate::element::{Element, Float};
 use crate::error::{Error, Result};
-use crate::kernel::elementwise::map;
+use crate::kernel::elementwise::{map, map_in_place};
 use crate::kernel::layout::Layout;
 use crate::shape::Shape;
 use crate::tensor::display::shape_text;
@@ -47,6 +47,23 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     pub fn map<F: Element>(&self, f: impl Fn(E) -> F + Send + Sync) -> Tensor<S, F> {
         Tensor::typed(self.shape(), self.any().map(f))
     }
+
+    /// Puts the value of `f` in the place of each element: [`map`](Self::map) without new memory, unless
+    /// the elements are shared with another tensor, which keeps them, or lie in memory out of order.
+    ///
+    /// # Examples
+    /// ```
+    /// use shapeproof::{Key, Tensor, C};
+    ///
+    /// let mut x = Tensor::<(Key<C<3>>,)>::from([1.0, 2.0, 3.0]);
+    /// let before = x.clone();
+    /// x.map_in_place(|x| x * 2.0);
+    /// assert_eq!(x.to_vec(), [2.0, 4.0, 6.0]);
+    /// assert_eq!(before.to_vec(), [1.0, 2.0, 3.0]);
+    /// ```
+    pub fn map_in_place(&mut self, f: impl Fn(E) -> E + Send + Sync) {
+        self.any_mut().map_in_place(f);
+    }
 }
 
 impl<S: Shape, E: Float> Tensor<S, E> {
@@ -59,6 +76,10 @@ impl<S: Shape, E: Float> Tensor<S, E> {
 impl<E: Element> AnyTensor<E> {
     pub(crate) fn map<F: Element>(&self, f: impl Fn(E) -> F + Send + Sync) -> AnyTensor<F> {
         AnyTensor::from_packed(self.dims(), map(self.view(), f))
+    }
+
+    pub(crate) fn map_in_place(&mut self, f: impl Fn(E) -> E + Send + Sync) {
+        self.update(|elements| map_in_place(elements, &f), |view| map(view, &f));
     }
 }
 

@@ -19,10 +19,10 @@ use crate::shape::{Scalar, Shape};
 /// A tensor whose type names its axes and their sizes.
 ///
 /// `S` is a [`Shape`], a tuple of axes; `E` is what it holds. A tensor is cheap to clone: clones and
-/// views share their elements, and none ever changes another
-/// ([`try_assign`](Tensor::try_assign) copies first where they are shared). Its layout is its own business: `split_heads`,
-/// `permute` and `transpose` move no data, and whatever reads the result gets the same bits as from
-/// a packed copy.
+/// views share their elements, and none of them ever sees a change made through another: methods that
+/// take `&mut self` reuse the memory of a tensor that shares with none, and leave it alone where it is
+/// shared. The layout is the tensor's own business: `split_heads`, `permute` and `transpose` move no
+/// data, and whatever reads the result gets the same bits as from a packed copy.
 ///
 /// # Examples
 /// ```
@@ -80,7 +80,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         &self.any
     }
 
-    /// The erased form, to be written to; its sizes stay.
+    /// The erased form, to be changed; its sizes stay.
     pub(crate) fn any_mut(&mut self) -> &mut AnyTensor<E> {
         &mut self.any
     }

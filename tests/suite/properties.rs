@@ -7,6 +7,7 @@ mod batches;
 mod empty;
 mod hidden;
 mod huge;
+mod in_place;
 mod loops;
 mod rearranged;
 mod strided;

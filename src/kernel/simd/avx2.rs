@@ -20,7 +20,7 @@ pub(super) unsafe fn run<V: Vector, K: Kernel<V::Scalar>>(kernel: K) -> K::Outpu
 /// A vector whose methods are intrinsics of one instruction each, but for the last three.
 macro_rules! intrinsics {
     ($V:ty, $R:ty, $lanes:literal, $rows:literal, $load:ident, $store:ident, $splat:ident, $add:ident,
-     $sub:ident, $mul:ident, $fma:ident, $max:ident, $min:ident, $if_less:ident, $power:ident, $transpose:ident) => {
+     $sub:ident, $mul:ident, $div:ident, $fma:ident, $max:ident, $min:ident, $if_less:ident, $power:ident, $transpose:ident) => {
         // SAFETY, for all blocks here: the caller of a `Vector` method vouches for the instruction
         // set, and of `load` and `store` for the elements; neither asks for alignment.
         impl Vector for $V {
@@ -57,6 +57,11 @@ macro_rules! intrinsics {
             unsafe fn mul(self, other: Self) -> Self {
                 // SAFETY: above.
                 unsafe { $mul(self, other) }
+            }
+            #[inline(always)]
+            unsafe fn div(self, other: Self) -> Self {
+                // SAFETY: above.
+                unsafe { $div(self, other) }
             }
             #[inline(always)]
             unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
@@ -109,6 +114,7 @@ intrinsics!(
     _mm256_add_ps,
     _mm256_sub_ps,
     _mm256_mul_ps,
+    _mm256_div_ps,
     _mm256_fmadd_ps,
     _mm256_max_ps,
     _mm256_min_ps,
@@ -127,6 +133,7 @@ intrinsics!(
     _mm256_add_pd,
     _mm256_sub_pd,
     _mm256_mul_pd,
+    _mm256_div_pd,
     _mm256_fmadd_pd,
     _mm256_max_pd,
     _mm256_min_pd,
@@ -147,26 +154,18 @@ unsafe fn if_less_pd(a: __m256d, b: __m256d, yes: __m256d, no: __m256d) -> __m25
     unsafe { _mm256_blendv_pd(no, yes, _mm256_cmp_pd::<_CMP_LT_OQ>(a, b)) }
 }
 
-/// 2ⁿ of n + 1.5 · 2ᵈ, d the digits of the type: n moves, biased, from the lowest bits to the exponent.
+/// The lowest bits moved to the exponent.
 #[inline(always)]
 unsafe fn power_of_two_ps(n: __m256) -> __m256 {
     // SAFETY: the caller vouches for AVX2.
-    unsafe {
-        let bits = _mm256_castps_si256(n);
-        let biased = _mm256_add_epi32(bits, _mm256_set1_epi32(127));
-        _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
-    }
+    unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_castps_si256(n))) }
 }
 
 /// As above.
 #[inline(always)]
 unsafe fn power_of_two_pd(n: __m256d) -> __m256d {
     // SAFETY: the caller vouches for AVX2.
-    unsafe {
-        let bits = _mm256_castpd_si256(n);
-        let biased = _mm256_add_epi64(bits, _mm256_set1_epi64x(1023));
-        _mm256_castsi256_pd(_mm256_slli_epi64::<52>(biased))
-    }
+    unsafe { _mm256_castsi256_pd(_mm256_slli_epi64::<52>(_mm256_castpd_si256(n))) }
 }
 
 /// # Safety

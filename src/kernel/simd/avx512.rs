@@ -35,6 +35,7 @@ intrinsics!(
     _mm512_add_ps,
     _mm512_sub_ps,
     _mm512_mul_ps,
+    _mm512_div_ps,
     _mm512_fmadd_ps,
     _mm512_max_ps,
     _mm512_min_ps,
@@ -53,6 +54,7 @@ intrinsics!(
     _mm512_add_pd,
     _mm512_sub_pd,
     _mm512_mul_pd,
+    _mm512_div_pd,
     _mm512_fmadd_pd,
     _mm512_max_pd,
     _mm512_min_pd,
@@ -73,26 +75,18 @@ unsafe fn if_less_pd(a: __m512d, b: __m512d, yes: __m512d, no: __m512d) -> __m51
     unsafe { _mm512_mask_blend_pd(_mm512_cmp_pd_mask::<_CMP_LT_OQ>(a, b), no, yes) }
 }
 
-/// 2ⁿ of n + 1.5 · 2ᵈ, d the digits of the type: n moves, biased, from the lowest bits to the exponent.
+/// The lowest bits moved to the exponent.
 #[inline(always)]
 unsafe fn power_of_two_ps(n: __m512) -> __m512 {
     // SAFETY: the caller vouches for AVX-512F.
-    unsafe {
-        let bits = _mm512_castps_si512(n);
-        let biased = _mm512_add_epi32(bits, _mm512_set1_epi32(127));
-        _mm512_castsi512_ps(_mm512_slli_epi32::<23>(biased))
-    }
+    unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<23>(_mm512_castps_si512(n))) }
 }
 
 /// As above.
 #[inline(always)]
 unsafe fn power_of_two_pd(n: __m512d) -> __m512d {
     // SAFETY: the caller vouches for AVX-512F.
-    unsafe {
-        let bits = _mm512_castpd_si512(n);
-        let biased = _mm512_add_epi64(bits, _mm512_set1_epi64(1023));
-        _mm512_castsi512_pd(_mm512_slli_epi64::<52>(biased))
-    }
+    unsafe { _mm512_castsi512_pd(_mm512_slli_epi64::<52>(_mm512_castpd_si512(n))) }
 }
 
 /// Four columns at a time: a register takes them from every fourth row, so that the four registers'

@@ -11,9 +11,11 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub(crate) mod elements;
 mod portable;
 
 use super::exp::Exp;
+use super::math::Special;
 use crate::element::Real;
 use portable::Portable;
 #[cfg(target_arch = "x86_64")]
@@ -82,6 +84,7 @@ pub trait Vector: Copy {
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
+    unsafe fn div(self, other: Self) -> Self;
     /// `self · factor + term`, rounded once where the set can.
     unsafe fn mul_add(self, factor: Self, term: Self) -> Self;
     /// The greater of the two; `other` where either is NaN.
@@ -100,7 +103,8 @@ pub trait Vector: Copy {
         to: *mut Self::Scalar,
         to_row: usize,
     );
-    /// 2ⁿ of n + [`Exp::ROUND`], for whole n whose power is a normal number: the lowest bits hold n.
+    /// 2ⁿ of n + [`Exp::ROUND`], for whole n whose power is a normal number, and 0 for the n below the
+    /// least of those: the lowest bits hold the exponent as the type has it.
     unsafe fn power_of_two(self) -> Self;
 }
 
@@ -117,7 +121,7 @@ pub trait Kernel<R> {
 }
 
 /// A number that comes in vectors.
-pub trait Lanes: Exp + Copy + Default + 'static {
+pub trait Lanes: Exp + Special + Copy + Default + 'static {
     /// Runs `kernel` with the vectors of `isa`.
     fn vectorized<K: Kernel<Self>>(isa: Isa, kernel: K) -> K::Output;
 }

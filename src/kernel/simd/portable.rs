@@ -49,6 +49,10 @@ impl<R: Real + Bits, const N: usize, const ROWS: usize> Vector for Portable<R, N
         self.zip(other, |a, b| a * b)
     }
     #[inline(always)]
+    unsafe fn div(self, other: Self) -> Self {
+        self.zip(other, |a, b| a / b)
+    }
+    #[inline(always)]
     unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
         self.zip(factor, |a, b| a * b).zip(term, |ab, c| ab + c)
     }
@@ -83,21 +87,20 @@ impl<R: Real + Bits, const N: usize, const ROWS: usize> Vector for Portable<R, N
 
 /// A number whose bits can be set.
 pub(super) trait Bits {
-    /// 2ⁿ of n + 1.5 · 2ᵈ, d the digits of the type: n moves, biased, from the lowest bits to the
-    /// exponent.
+    /// The lowest bits moved to the exponent.
     fn power_of_two(self) -> Self;
 }
 
 impl Bits for f32 {
     #[inline(always)]
     fn power_of_two(self) -> f32 {
-        f32::from_bits(self.to_bits().wrapping_add(127) << 23)
+        f32::from_bits(self.to_bits() << 23)
     }
 }
 
 impl Bits for f64 {
     #[inline(always)]
     fn power_of_two(self) -> f64 {
-        f64::from_bits(self.to_bits().wrapping_add(1023) << 52)
+        f64::from_bits(self.to_bits() << 52)
     }
 }

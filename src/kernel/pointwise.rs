@@ -1,0 +1,135 @@
+//! Functions of one element that take enough arithmetic to want vectors.
+//!
+//! A [`Pointwise`] function sees whole vectors and treats all lanes alike, so an element's value does
+//! not depend on its neighbours or on the lane that it is in.
+
+use super::elementwise::{CHUNK, pack_part};
+use super::layout::View;
+use super::output::written_in_chunks;
+use super::parallel::for_each_chunk;
+use super::runs::Runs;
+use super::simd::elements::{load, load_first, store, store_first};
+use super::simd::{Isa, Kernel, Lanes, Vector};
+use crate::element::Float;
+use num_traits::Zero;
+use std::mem::MaybeUninit;
+
+/// A function of numbers of type `R`.
+pub(crate) trait Pointwise<R>: Copy + Sync {
+    /// The function of each lane. Must be `#[inline(always)]`.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`.
+    unsafe fn of<V: Vector<Scalar = R>>(self, x: V) -> V;
+}
+
+/// Operations for each element, roughly.
+const COST: usize = 8;
+
+/// `f` of every element, in row-major order.
+pub(crate) fn map<E: Float>(view: View<E>, f: impl Pointwise<E::Wide>) -> Vec<E> {
+    let isa = Isa::best();
+    let (count, packed) = (view.layout.count(), view.as_slice());
+    let runs = Runs::new([&view.layout]);
+    let write = |i, out: &mut [MaybeUninit<E>]| {
+        let (to, n) = (out.as_mut_ptr().cast(), out.len());
+        let from = match packed {
+            Some(all) => all[i * CHUNK..][..n].as_ptr(),
+            None => pack_part(view.data, &runs, i * CHUNK, out).as_ptr(),
+        };
+        E::Wide::vectorized(isa, Apply { from, to, n, f });
+    };
+    // SAFETY: `Apply` writes `n` elements.
+    unsafe { written_in_chunks(count, CHUNK, count * COST, write) }
+}
+
+/// Puts `f` of every element in its place.
+pub(crate) fn map_in_place<E: Float>(elements: &mut [E], f: impl Pointwise<E::Wide>) {
+    let isa = Isa::best();
+    let work = elements.len() * COST;
+    for_each_chunk(elements, CHUNK, work, |_, chunk| {
+        let to = chunk.as_mut_ptr();
+        E::Wide::vectorized(isa, Apply { from: to, to, n: chunk.len(), f });
+    });
+}
+
+/// `f` of the `n` elements at `from`, written to `to`: the same place, or one that does not overlap.
+/// Whoever makes one vouches for both.
+struct Apply<E, F> {
+    from: *const E,
+    to: *mut E,
+    n: usize,
+    f: F,
+}
+
+impl<E: Float, F: Pointwise<E::Wide>> Kernel<E::Wide> for Apply<E, F> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<Scalar = E::Wide>>(self) {
+        let Apply { from, to, n, f } = self;
+        let whole = n / V::LANES * V::LANES;
+        // SAFETY: the instruction set is the caller's, the elements are those of `Apply`.
+        unsafe {
+            for at in (0..whole).step_by(V::LANES) {
+                store(f.of(load::<E, V>(from.add(at))), to.add(at));
+            }
+            if whole < n {
+                let rest = load_first::<E, V>(from.add(whole), n - whole, E::Wide::zero());
+                store_first(f.of(rest), n - whole, to.add(whole));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::math::{Exponential, Gelu, GeluTanh, Sigmoid, Silu, Tanh};
+    use crate::kernel::testing::{Rng, bits, in_pools};
+
+    fn same_for_any_layout<E: Float>(f: impl Pointwise<E::Wide>) {
+        let mut rng = Rng::new(20);
+        for dims in [&[][..], &[0], &[1], &[7, 3], &[4, 1, 9], &[61, 3, 97]] {
+            let block = rng.block::<E>(dims);
+            let expected = in_pools(|| bits(&map(block.view(), f)));
+            for kind in 0..3 {
+                assert_eq!(bits(&map(block.scattered(kind).view(), f)), expected, "{dims:?}");
+            }
+            let in_place = in_pools(|| {
+                let mut elements = block.data.clone();
+                map_in_place(&mut elements, f);
+                bits(&elements)
+            });
+            assert_eq!(in_place, expected, "{dims:?}");
+        }
+    }
+
+    #[test]
+    fn strides_lanes_threads_and_place_change_no_bit() {
+        same_for_any_layout::<f32>(Exponential);
+        same_for_any_layout::<f32>(Tanh);
+        same_for_any_layout::<f32>(Sigmoid);
+        same_for_any_layout::<f32>(Silu);
+        same_for_any_layout::<f32>(Gelu);
+        same_for_any_layout::<f32>(GeluTanh);
+        same_for_any_layout::<f64>(Gelu);
+        same_for_any_layout::<f64>(Silu);
+    }
+
+    #[test]
+    fn an_elements_value_does_not_depend_on_the_length() {
+        let x = Rng::new(21).values::<f32>(70);
+        let all = map_all(&x);
+        for n in 0..70 {
+            assert_eq!(map_all(&x[..n]), all[..n]);
+        }
+    }
+
+    fn map_all(x: &[f32]) -> Vec<f32> {
+        let mut y = x.to_vec();
+        map_in_place(&mut y, Gelu);
+        y
+    }
+}
