@@ -240,7 +240,7 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         VM: Static,
         (KM, VM): SelfWidths<M>,
     {
-        let fused = self.fused(mode).apply(x.any().view());
+        let fused = self.fused(mode).apply(x.any().view(), None);
         let [batch, len, width] = [0, 1, 2].map(|axis| x.any().dims()[axis]);
         let fused = AnyTensor::from_packed(&[batch, len, 3 * width], fused);
         let part = |i: usize| fused.viewed(fused.layout().sliced(2, i * width, width));

@@ -114,9 +114,9 @@ fn products_stay_within_their_operands_and_output() {
             let (a, a_layout) = guarded(&a, edge);
             let (b, b_layout) = guarded(&b, edge);
             let (a, b) = (a.view(a_layout), b.view(b_layout));
-            assert_eq!(bits(&gemm_packed(a, &pack_b(b), Some(&bias))), expected);
+            assert_eq!(bits(&gemm_packed(a, &pack_b(b), Epilogue::bias(Some(&bias)))), expected);
             let mut out = Guarded::of(&vec![0f32; m * n], edge);
-            let epilogue = Epilogue { bias: Some(&bias), accumulate: false };
+            let epilogue = Epilogue::bias(Some(&bias));
             gemm_into(a, b, epilogue, &mut out, &Layout::packed(&[m, n]));
             assert_eq!(bits(&out), expected, "{m} {k} {n} {edge:?}");
         }

@@ -1,6 +1,6 @@
 //! The linear map y = x · W + b over the last axis: a matrix product with one matrix for all rows.
 
-use super::gemm::{PackedB, gemm, gemm_packed};
+use super::gemm::{Epilogue, PackedB, gemm, gemm_packed};
 use super::layout::View;
 use crate::element::Float;
 
@@ -27,9 +27,10 @@ pub(crate) struct Projection<E> {
 }
 
 impl<E: Float> Projection<E> {
-    /// As [`linear`].
-    pub(crate) fn apply(&self, x: View<E>) -> Vec<E> {
-        gemm_packed(x, &self.weight, self.bias.as_deref())
+    /// As [`linear`], and what `activation` makes of each element.
+    pub(crate) fn apply(&self, x: View<E>, activation: Option<fn(&mut [E])>) -> Vec<E> {
+        let bias = self.bias.as_deref();
+        gemm_packed(x, &self.weight, Epilogue { bias, activation })
     }
 }
 
@@ -55,7 +56,7 @@ mod tests {
         let z = linear(x.scattered(2).view(), other.view(), Some(&bias));
         assert_eq!(bits(&z), bits(&y));
         let packed = Projection { weight: pack_b(other.view()), bias: Some(bias.clone()) };
-        let z = packed.apply(x.view());
+        let z = packed.apply(x.view(), None);
         assert_eq!(bits(&z), bits(&y));
         let vector = View { data: &x.data[..5], layout: Layout::packed(&[5]) };
         let z = linear(vector, w.view(), Some(&bias));

@@ -7,7 +7,7 @@
 //! depend on its neighbours.
 
 use super::attention::{Mask, attention};
-use super::gemm::gemm_packed_to;
+use super::gemm::{Epilogue, gemm_packed_to};
 use super::layout::{Layout, View};
 use super::linear::Projection;
 use super::output::{place, written};
@@ -58,7 +58,7 @@ fn in_rounds<E: Float>(
                 let merged = split(&mut rest, n * len * width);
                 let sliced = |layout: &Layout| layout.sliced(0, first, n);
                 let x = View { layout: sliced(&x.layout), ..x };
-                gemm_packed_to(x, &qkv.weight, qkv.bias.as_deref(), place(fused));
+                gemm_packed_to(x, &qkv.weight, Epilogue::bias(qkv.bias.as_deref()), place(fused));
                 let by_head = Layout::packed(&[n, len, 3, heads, width / heads.max(1)]);
                 let part = |i| {
                     let layout = by_head.at(2, i).permuted(&[0, 2, 1, 3]);
@@ -66,7 +66,7 @@ fn in_rounds<E: Float>(
                 };
                 attention(part(0), part(1), part(2), scale, &mask.sliced(first, n), merged);
                 let merged = View { data: &*merged, layout: Layout::packed(&[n, len, width]) };
-                gemm_packed_to(merged, &out.weight, out.bias.as_deref(), result);
+                gemm_packed_to(merged, &out.weight, Epilogue::bias(out.bias.as_deref()), result);
             }
         })
     }

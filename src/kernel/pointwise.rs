@@ -48,10 +48,17 @@ pub(crate) fn map<E: Float>(view: View<E>, f: impl Pointwise<E::Wide>) -> Vec<E>
 pub(crate) fn map_in_place<E: Float>(elements: &mut [E], f: impl Pointwise<E::Wide>) {
     let isa = Isa::best();
     let work = elements.len() * COST;
-    for_each_chunk(elements, CHUNK, work, |_, chunk| {
-        let to = chunk.as_mut_ptr();
-        E::Wide::vectorized(isa, Apply { from: to, to, n: chunk.len(), f });
-    });
+    for_each_chunk(elements, CHUNK, work, |_, chunk| apply_on(isa, chunk, f));
+}
+
+/// As [`map_in_place`], on the calling thread.
+pub(crate) fn apply<E: Float>(elements: &mut [E], f: impl Pointwise<E::Wide>) {
+    apply_on(Isa::best(), elements, f);
+}
+
+fn apply_on<E: Float>(isa: Isa, elements: &mut [E], f: impl Pointwise<E::Wide>) {
+    let to = elements.as_mut_ptr();
+    E::Wide::vectorized(isa, Apply { from: to, to, n: elements.len(), f });
 }
 
 /// `f` of the `n` elements at `from`, written to `to`: the same place, or one that does not overlap.

@@ -56,7 +56,7 @@ fn speed_of_products() {
         rate(&format!("{name} packed before"), 2 * m * k * n, || {
             // SAFETY: a product writes numbers.
             let out = unsafe { place(&mut out) };
-            gemm_packed_to(black_box(a.view()), &packed, None, out);
+            gemm_packed_to(black_box(a.view()), &packed, Epilogue::NONE, out);
         });
         rate(&name, 2 * m * k * n, || {
             gemm_into(black_box(a.view()), b.view(), Epilogue::NONE, &mut out, &layout)

@@ -63,8 +63,7 @@ impl<M: Size, F: Size, B: BiasKind, E: Float> FeedForward<M, F, B, E> {
         S: EndsWith<(Model<M>,)>,
         S::WithTail<Hidden<F>>: EndsWith<(Hidden<F>,), WithTail<Model<M>> = S>,
     {
-        let mut hidden = self.up.forward(x, mode);
-        self.activation.apply_in_place(&mut hidden);
+        let hidden = self.up.activated(x, self.activation, mode);
         let hidden = self.dropout.of(hidden, mode);
         self.down.forward(&hidden, mode)
     }

@@ -6,6 +6,7 @@ use super::{
 use crate::axis::Axis;
 use crate::element::Float;
 use crate::kernel::linear::Projection;
+use crate::ops::Activation;
 use crate::shape::{EndsWith, FixedSizes};
 use crate::size::Size;
 use crate::tensor::{AnyTensor, Generator, Tensor};
@@ -94,7 +95,18 @@ impl<I: Axis, O: Axis, B: BiasKind, E: Float> Linear<I, O, B, E> {
         mode: &mut impl Mode,
     ) -> Tensor<S::WithTail<O>, E> {
         let shape = x.shape().with_tail(self.weight.shape().1);
-        Tensor::typed(shape, apply(x.any(), &self.packed(mode)))
+        Tensor::typed(shape, apply(x.any(), &self.packed(mode), None))
+    }
+
+    /// activation(x · W + b), in one pass.
+    pub(super) fn activated<S: EndsWith<(I,)>>(
+        &self,
+        x: &Tensor<S, E>,
+        activation: Activation,
+        mode: &mut impl Mode,
+    ) -> Tensor<S::WithTail<O>, E> {
+        let shape = x.shape().with_tail(self.weight.shape().1);
+        Tensor::typed(shape, apply(x.any(), &self.packed(mode), Some(activation.of_slice())))
     }
 
     /// The map, packed.
@@ -123,10 +135,14 @@ impl<I: Axis, O: Axis, E: Float> Linear<I, O, NoBias, E> {
     }
 }
 
-/// x · W + b, over x's axes but the last and the weight's columns.
-fn apply<E: Float>(x: &AnyTensor<E>, projection: &Projection<E>) -> AnyTensor<E> {
+/// activation(x · W + b), over x's axes but the last and the weight's columns.
+fn apply<E: Float>(
+    x: &AnyTensor<E>,
+    projection: &Projection<E>,
+    activation: Option<fn(&mut [E])>,
+) -> AnyTensor<E> {
     let dims = x.layout().dims.replaced(x.rank() - 1, projection.weight.dims().1);
-    AnyTensor::from_packed(&dims, projection.apply(x.view()))
+    AnyTensor::from_packed(&dims, projection.apply(x.view(), activation))
 }
 
 #[diagnostic::do_not_recommend]

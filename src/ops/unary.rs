@@ -128,6 +128,16 @@ impl Activation {
         }
     }
 
+    /// Puts the activation of elements in their place, on the calling thread.
+    pub(crate) fn of_slice<E: Float>(self) -> fn(&mut [E]) {
+        match self {
+            Activation::Relu => |x| x.iter_mut().for_each(|x| *x = E::narrow(math::relu(x.wide()))),
+            Activation::Gelu => |x| pointwise::apply(x, Gelu),
+            Activation::GeluTanh => |x| pointwise::apply(x, GeluTanh),
+            Activation::Silu => |x| pointwise::apply(x, Silu),
+        }
+    }
+
     /// Puts the activation of every element in its place. Takes no new memory, unless the elements are
     /// shared with another tensor, which keeps them, or lie in memory out of order.
     ///

@@ -3,8 +3,8 @@
 //! For each panel of B, as long as the nearest cache holds it, all tiles of the block go on summing; A
 //! stays in the second-level cache from panel to panel. Where K is longer than a panel's part, the sums
 //! of a panel live in scratch between the parts, wide. With the last part each tile is finished: bias,
-//! what the output held, rounding, and the store to wherever the output lies. Rows of wide numbers are
-//! written by the tile itself. Meanwhile the next part of B and the lines of the output, which lie far
+//! rounding, and the store to wherever the output lies. Rows of wide numbers are written by the tile
+//! itself. Meanwhile the next part of B and the lines of the output, which lie far
 //! apart, are fetched.
 //!
 //! A is read in place where its rows are pieces of memory, else packed; likewise B where too few rows
@@ -15,7 +15,6 @@ use crate::element::Float;
 use crate::kernel::scratch::{LINE, Spare, padded, split};
 use crate::kernel::simd::{Kernel, Vector};
 use crate::kernel::tile::{Output, Tile, columns};
-use num_traits::Zero;
 use std::ops::Range;
 
 /// A part of a panel of B this long and the rows of a tile fit the first-level cache together.
@@ -46,7 +45,6 @@ pub(super) struct Block<'a, E> {
     pub(super) b: Right<'a, E>,
     /// One number for each of the columns.
     pub(super) bias: Option<&'a [E]>,
-    pub(super) accumulate: bool,
     /// All rows and columns from here on can be written, and nothing else refers to them while the
     /// block runs.
     pub(super) out: *mut E,
@@ -221,7 +219,6 @@ impl<E: Float> Block<'_, E> {
             if let Some(wide) = E::as_wide(bias.unwrap_or(&[]))
                 && columns == width
                 && self.out_column == 1
-                && !self.accumulate
             {
                 let to = out.cast::<E::Wide>();
                 for row in 0..rows.len() {
@@ -286,30 +283,10 @@ impl<E: Float> Block<'_, E> {
     /// `out` can be written for all of `sums`, in steps of `out_column`.
     #[inline(always)]
     unsafe fn finish_row(&self, sums: &[E::Wide], bias: Option<&[E]>, out: *mut E) {
-        if self.out_column == 1 && !self.accumulate {
-            // SAFETY: the caller's.
-            let out = unsafe { std::slice::from_raw_parts_mut(out, sums.len()) };
-            match bias {
-                Some(bias) => {
-                    for ((out, &sum), bias) in out.iter_mut().zip(sums).zip(bias) {
-                        *out = E::narrow(sum + bias.wide());
-                    }
-                }
-                None => {
-                    for (out, &sum) in out.iter_mut().zip(sums) {
-                        *out = E::narrow(sum);
-                    }
-                }
-            }
-            return;
-        }
         for (i, &sum) in sums.iter().enumerate() {
-            let sum = sum + bias.map_or(E::Wide::zero(), |bias| bias[i].wide());
+            let sum = bias.map_or(sum, |bias| sum + bias[i].wide());
             // SAFETY: the caller's.
-            unsafe {
-                let out = out.add(i * self.out_column);
-                *out = E::narrow(if self.accumulate { (*out).wide() + sum } else { sum });
-            }
+            unsafe { out.add(i * self.out_column).write(E::narrow(sum)) }
         }
     }
 }

@@ -48,14 +48,19 @@ const ENOUGH_BLOCKS: usize = 64;
 pub(crate) struct Epilogue<'a, E> {
     /// Added to every row: one number for each column.
     pub(crate) bias: Option<&'a [E]>,
-    /// Whether the product is added to what the output holds, instead of replacing it.
-    pub(crate) accumulate: bool,
+    /// What becomes of the finished elements of a row, in their place, while they are in the cache.
+    pub(crate) activation: Option<fn(&mut [E])>,
 }
 
-#[cfg(test)]
-impl<E> Epilogue<'_, E> {
-    /// The product alone replaces the output.
-    pub(crate) const NONE: Self = Epilogue { bias: None, accumulate: false };
+impl<'a, E> Epilogue<'a, E> {
+    /// The product alone.
+    #[cfg(test)]
+    pub(crate) const NONE: Self = Epilogue { bias: None, activation: None };
+
+    /// The product and a bias.
+    pub(crate) fn bias(bias: Option<&'a [E]>) -> Self {
+        Epilogue { bias, activation: None }
+    }
 }
 
 /// The right-hand matrix of a product, K × N, in the order that the kernels read it.
@@ -83,28 +88,28 @@ pub(crate) fn pack_b<E: Float>(b: View<E>) -> PackedB<E> {
 /// matrix). C is in row-major order.
 pub(crate) fn gemm<E: Float>(a: View<E>, b: View<E>, bias: Option<&[E]>) -> Vec<E> {
     let layout = product_layout(&a.layout, b.layout.dims[b.layout.rank() - 1]);
-    let epilogue = Epilogue { bias, accumulate: false };
+    let epilogue = Epilogue::bias(bias);
     // SAFETY: a product writes every element of its layout.
     unsafe { written(layout.count(), |out| gemm_on(Isa::best(), a, b, epilogue, out, &layout)) }
 }
 
 /// As [`gemm`], with `b` packed before. `a` has 1 to 6 axes, the last of size K.
-pub(crate) fn gemm_packed<E: Float>(a: View<E>, b: &PackedB<E>, bias: Option<&[E]>) -> Vec<E> {
+pub(crate) fn gemm_packed<E: Float>(a: View<E>, b: &PackedB<E>, epilogue: Epilogue<E>) -> Vec<E> {
     let count = product_layout(&a.layout, b.n).count();
     // SAFETY: a product writes every element of its layout.
-    unsafe { written(count, |out| gemm_packed_to(a, b, bias, out)) }
+    unsafe { written(count, |out| gemm_packed_to(a, b, epilogue, out)) }
 }
 
 /// As [`gemm_packed`], to memory that is there: all of `out`, in row-major order.
 pub(super) fn gemm_packed_to<E: Float>(
     a: View<E>,
     b: &PackedB<E>,
-    bias: Option<&[E]>,
+    epilogue: Epilogue<E>,
     out: &mut [MaybeUninit<E>],
 ) {
     let layout = product_layout(&a.layout, b.n);
     assert_eq!(layout.count(), out.len());
-    packed_on(a, b, Epilogue { bias, accumulate: false }, out, &layout);
+    packed_on(a, b, epilogue, out, &layout);
 }
 
 /// As [`gemm`], to any place in `out`; no two elements of `layout` may share a place.
@@ -258,6 +263,7 @@ impl<'a, E: Float> Job<'a, E> {
         assert!(a.layout.extent() <= a.data.len());
         assert!(layout.extent() <= out.len() && layout.is_injective());
         assert!(epilogue.bias.is_none_or(|bias| bias.len() == n));
+        assert!(epilogue.activation.is_none() || layout.strides[rank - 1] == 1 || n <= 1);
         let starts = layout.without_matrix();
         let out = out.as_mut_ptr().cast();
         (layout.count() > 0).then_some(Job { isa, a, m, k, n, epilogue, out, layout, starts })
@@ -335,10 +341,7 @@ impl<'a, E: Float> Job<'a, E> {
             };
             let columns = column..self.n.min(column + columns);
             places.for_each(product, 1, |[a, out], _| {
-                E::Wide::vectorized(
-                    self.isa,
-                    self.block(a, b, out, (rows.clone(), columns.clone())),
-                );
+                self.run_block(self.block(a, b, out, (rows.clone(), columns.clone())));
             });
         });
     }
@@ -365,10 +368,24 @@ impl<'a, E: Float> Job<'a, E> {
                     let next = Matrix { at: next_a, ..block.a };
                     block.ahead =
                         [Ahead::of(next, (self.m, self.k)), Ahead::of(b(next_b), (self.k, self.n))];
-                    E::Wide::vectorized(self.isa, block);
+                    self.run_block(block);
                 }
             });
         });
+    }
+
+    fn run_block(&self, block: Block<E>) {
+        let Block { out, out_row, rows, columns, .. } = block;
+        E::Wide::vectorized(self.isa, block);
+        if let Some(activation) = self.epilogue.activation {
+            for row in 0..rows {
+                // SAFETY: the block has written the row, whose columns `Job::new` found to be
+                // neighbours, and nothing else refers to it.
+                activation(unsafe {
+                    std::slice::from_raw_parts_mut(out.add(row * out_row), columns)
+                });
+            }
+        }
     }
 
     /// The block of the product that starts at `a` and `out`. `b` starts at the block's columns.
@@ -392,7 +409,6 @@ impl<'a, E: Float> Job<'a, E> {
             a: a.from(rows.start, 0),
             b,
             bias: self.epilogue.bias.map(|bias| &bias[columns]),
-            accumulate: self.epilogue.accumulate,
             // SAFETY: `Job::new` checked that the layout lies within the output, to which it holds
             // the only reference, and that no two of its elements share a place; the callers give
             // disjoint blocks.

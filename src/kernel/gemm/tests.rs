@@ -51,7 +51,7 @@ fn check<E: Float>(dims: [usize; 4], rng: &mut Rng) {
     let layout = Layout::packed(&[batch, m, n]);
     for isa in Isa::all() {
         for bias in [None, Some(&bias[..])] {
-            let epilogue = Epilogue { bias, accumulate: false };
+            let epilogue = Epilogue::bias(bias);
             let mut out = vec![E::from_f64(f64::NAN); batch * m * n];
             on(isa, a.view(), b.view(), epilogue, &mut out, &layout);
             for (i, (actual, (exact, allowed))) in out.iter().zip(slow(&a, &b, bias)).enumerate() {
@@ -98,7 +98,7 @@ fn empty_sizes_give_the_bias_or_nothing() {
     let out = gemm(none.view(), nothing.view(), Some(&[1., 2., 3.]));
     assert_eq!(out, [1., 2., 3., 1., 2., 3.]);
     assert_eq!(gemm(none.view(), nothing.view(), None), [0.; 6]);
-    assert_eq!(gemm_packed(none.view(), &pack_b(nothing.view()), None), [0.; 6]);
+    assert_eq!(gemm_packed(none.view(), &pack_b(nothing.view()), Epilogue::NONE), [0.; 6]);
     let out = gemm(
         nothing.view(),
         Block { data: vec![1f32; 6], layout: Layout::packed(&[3, 2]) }.view(),
@@ -139,7 +139,7 @@ fn batch_packing_and_threads_change_no_bit() {
         let result = in_pools(|| run(a.view(), shared));
         let packed = pack_b(b.view());
         assert_eq!(packed.dims(), (k, n));
-        let out = gemm_packed(a.scattered(0).view(), &packed.clone(), Some(&bias));
+        let out = gemm_packed(a.scattered(0).view(), &packed.clone(), Epilogue::bias(Some(&bias)));
         assert_eq!(bits(&out), result);
         let each = in_pools(|| run(a.view(), many.view()));
         for i in 0..12 {
@@ -149,7 +149,7 @@ fn batch_packing_and_threads_change_no_bit() {
             assert_eq!(run(one, other), each[i * m * n..][..m * n]);
         }
         let vector = View { data: &a.data[..k], layout: Layout::packed(&[k]) };
-        let row = gemm_packed(vector, &packed, Some(&bias));
+        let row = gemm_packed(vector, &packed, Epilogue::bias(Some(&bias)));
         assert_eq!(bits(&row), result[..n]);
     }
 }
@@ -181,15 +181,19 @@ fn a_matrix_may_repeat_along_some_batch_axes() {
 }
 
 #[test]
-fn accumulation_adds_to_what_the_output_holds() {
+fn an_activation_sees_each_finished_element_once() {
     let mut rng = Rng::new(23);
-    let (a, b) = (rng.block::<f64>(&[7, 5]), rng.block::<f64>(&[5, 3]));
-    let once = gemm(a.view(), b.view(), None);
-    let mut out = vec![1f64; 21];
-    let epilogue = Epilogue { bias: Some(&[10.0, 20.0, 30.0]), accumulate: true };
-    gemm_into(a.view(), b.view(), epilogue, &mut out, &Layout::packed(&[7, 3]));
-    for (i, x) in out.iter().enumerate() {
-        assert!((x - once[i] - 1.0 - 10.0 * (i % 3 + 1) as f64).abs() < 1e-13);
+    for (m, k, n) in [(7, 5, 3), (1, 40, 17), (200, 30, 600), (9, 1100, 33)] {
+        if m * n * k > 100 * LARGE {
+            continue;
+        }
+        let (a, b) = (rng.block::<f32>(&[m, k]), pack_b(rng.block::<f32>(&[k, n]).view()));
+        let bias = rng.values::<f32>(n);
+        let activation: fn(&mut [f32]) = |row| row.iter_mut().for_each(|x| *x = 3.0 * *x + 1.0);
+        let epilogue = Epilogue { bias: Some(&bias), activation: Some(activation) };
+        let mut expected = gemm_packed(a.view(), &b, Epilogue::bias(Some(&bias)));
+        activation(&mut expected);
+        assert_eq!(in_pools(|| bits(&gemm_packed(a.view(), &b, epilogue))), bits(&expected));
     }
 }
 
