@@ -15,7 +15,7 @@ use super::scratch::{Spare, padded, split};
 use crate::element::Float;
 
 /// The most bytes between the steps of a round, unless a single sample has more.
-const ROUND: usize = 4 << 20;
+const ROUND: usize = 2 << 20;
 
 /// `x` over (samples, positions, width). `qkv` gives queries, keys and values side by side, each of
 /// `heads` heads side by side, which `heads` divides; `out` maps the heads side by side to the result,
