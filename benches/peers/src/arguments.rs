@@ -4,9 +4,11 @@ use crate::Result;
 use crate::setting::{CASES, Case};
 use std::path::PathBuf;
 
-const USAGE: &str = "usage: attention [--cases ABCDEFGHI] [--rounds 5] [--seconds 0.3] [--raw FILE] [--python PATH]";
+const USAGE: &str = "usage: attention|memory [--cases ABCDEFGHI] [--rounds 5] [--seconds 0.3] [--raw FILE] [--python PATH]";
 
 pub struct Arguments {
+    /// Whether the memory of shapeproof alone is asked for, in the place of everyone's time.
+    pub memory: bool,
     pub cases: Vec<Case>,
     pub rounds: usize,
     /// How long each contestant runs in a round, about.
@@ -19,11 +21,14 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
-        if words.next().as_deref() != Some("attention") {
-            return Err(USAGE.into());
-        }
+        let memory = match words.next().as_deref() {
+            Some("attention") => false,
+            Some("memory") => true,
+            _ => return Err(USAGE.into()),
+        };
+        let cases = CASES.to_vec();
         let mut arguments =
-            Arguments { cases: CASES.to_vec(), rounds: 5, seconds: 0.3, raw: None, python: None };
+            Arguments { memory, cases, rounds: 5, seconds: 0.3, raw: None, python: None };
         while let Some(option) = words.next() {
             let value = words.next().ok_or_else(|| format!("{option} needs a value\n{USAGE}"))?;
             match option.as_str() {

@@ -23,6 +23,9 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse(std::env::args().skip(1))?;
+    if arguments.memory {
+        return arguments.cases.iter().try_for_each(memory);
+    }
     let mut report = Report::default();
     println!("{}", Report::head());
     for case in &arguments.cases {
@@ -33,6 +36,16 @@ fn main() -> Result<()> {
         std::fs::write(path, report.raw())?;
     }
     print!("\n{report}");
+    Ok(())
+}
+
+/// The most memory that this process has had by the end of a setting, shapeproof's input, weights and
+/// result among it: so one setting a run.
+fn memory(case: &Case) -> Result<()> {
+    ours::contestant(case, &Weights::of(case)).run()?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    println!("{case}: {} at the peak", line.ok_or("no VmHWM in /proc/self/status")?.trim());
     Ok(())
 }
 
