@@ -171,7 +171,8 @@ fn plain(case: &Case<f32>) -> Vec<f32> {
 #[test]
 fn the_error_is_at_most_twice_that_of_a_plain_f32_implementation() {
     let mut rng = Rng::new(46);
-    for (keys, d, scale) in [(300, 64, 0.125), (300, 64, 2.0), (1000, 32, 0.5), (90, 128, 8.0)] {
+    let cases = [(90, 128, 8.0), (300, 64, 0.125), (300, 64, 2.0), (1000, 32, 0.5)];
+    for (keys, d, scale) in cases.into_iter().take(if cfg!(debug_assertions) { 1 } else { 4 }) {
         let case = Case { scale, ..case::<f32>(&mut rng, [1, 1, 1, 500, keys, d, 33]) };
         let exact = case.exact(&Mask::NONE).0;
         let error = |out: &[f32]| {

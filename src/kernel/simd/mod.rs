@@ -60,6 +60,13 @@ impl Isa {
         }
         all
     }
+
+    /// Every one there is; in builds that are not optimized, one of them for each number of a case.
+    #[cfg(test)]
+    pub(crate) fn tried(case: usize) -> Vec<Self> {
+        let all = Self::all();
+        if cfg!(debug_assertions) { vec![all[case % all.len()]] } else { all }
+    }
 }
 
 /// The most lanes that a vector of any set has.
