@@ -16,6 +16,7 @@
 //! Where the weights are wanted, there is one group and one block, of all keys, whose weights are
 //! written at the end.
 
+use super::QUERIES;
 use super::mask::{HeadMask, Mask, Visible};
 use super::operand::Operand;
 use super::running::{Group, Scratch, update};
@@ -31,6 +32,8 @@ use std::ops::Range;
 /// Queries in a group, or a few more to fill a tile's columns: whole tiles of the usual sizes, both
 /// as columns of the scores and as rows of the product with V.
 const GROUP: usize = 48;
+/// The most groups of a piece.
+const GROUPS: usize = QUERIES[0].div_ceil(GROUP);
 /// Keys in a block: with them, the scores of a group take half of the first-level cache.
 pub(super) const KEYS: usize = 96;
 
@@ -97,30 +100,29 @@ impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
         let mut scratch = Scratch { scores, factor, v, k };
         // SAFETY: the instruction set is the caller's, the matrices are as `Attend` says.
         unsafe { self.pack_queries::<V>(q) };
-        let mut groups: Vec<_> = (0..width)
-            .step_by(group.max(1))
-            .map(|first| {
-                let width = group.min(width - first);
-                let queries = first..self.queries.len().min(first + width);
-                let range = self.queries.start + queries.start..self.queries.start + queries.end;
-                Group {
-                    mask: HeadMask::new(self.mask, self.place, range, width, self.keys),
-                    queries,
-                    width,
-                    q: cut(&mut q, width * self.d),
-                    sums: cut(&mut sums, width * dv),
-                    max: cut(&mut max, width),
-                    total: cut(&mut total, width),
-                    visible: Visible::Nothing,
-                    fresh: true,
-                }
-            })
-            .collect();
+        let mut groups: [_; GROUPS] = std::array::from_fn(|i| {
+            let first = width.min(i * group);
+            let width = group.min(width - first);
+            let queries = self.queries.len().min(first)..self.queries.len().min(first + width);
+            let range = self.queries.start + queries.start..self.queries.start + queries.end;
+            Group {
+                mask: HeadMask::new(self.mask, self.place, range, width, self.keys),
+                queries,
+                width,
+                q: cut(&mut q, width * self.d),
+                sums: cut(&mut sums, width * dv),
+                max: cut(&mut max, width),
+                total: cut(&mut total, width),
+                visible: Visible::Nothing,
+                fresh: true,
+            }
+        });
+        let groups = &mut groups[..width.div_ceil(group.max(1))];
         // SAFETY: the caller vouches for the instruction set, `Attend`'s maker for the matrices and
         // the outputs; the scratch is as long as `Group` and `Scratch` say.
         unsafe {
             for careful in [false, true] {
-                if self.pass::<V>(&mut groups, &mut scratch, block.max(1), careful) {
+                if self.pass::<V>(groups, &mut scratch, block.max(1), careful) {
                     return;
                 }
             }

@@ -102,7 +102,9 @@ fn random_strides_threads_and_hidden_numbers_change_no_bit() {
 #[test]
 fn head_dims_in_use_and_their_neighbours_match_the_definition() {
     let mut rng = Rng::new(42);
-    for dim in [32, 64, 80, 96, 128, 256] {
+    let dims: &[usize] =
+        if cfg!(debug_assertions) { &[32, 80] } else { &[32, 64, 80, 96, 128, 256] };
+    for &dim in dims {
         for (d, dv) in [(dim - 1, dim), (dim, dim), (dim, dim + 1), (dim + 1, dim - 1)] {
             let sizes = [1, 2, 1, 51, 101, d, dv];
             case::<f32>(&mut rng, sizes).check(&Mask { bands: vec![causal(50)], ..Mask::NONE });
