@@ -17,8 +17,8 @@ use crate::kernel::simd::{Kernel, Vector};
 use crate::kernel::tile::{Output, Tile, columns};
 use std::ops::Range;
 
-/// A part of a panel of B this long and the rows of a tile fit the first-level cache together.
-const K_STEP: usize = 256;
+/// Bytes of a panel's part of B: with the rows of a tile, within any first-level cache.
+const PART: usize = 16 << 10;
 /// The rows of a block this long fit the second-level cache.
 pub(super) const K_CHUNK: usize = 1024;
 /// With fewer columns, A is not worth packing.
@@ -105,7 +105,7 @@ impl<E: Float> Kernel<E::Wide> for Block<'_, E> {
         let in_place = E::as_wide(self.a.data)
             .filter(|_| self.a.column == 1 || self.columns < COLUMNS_TO_PACK_A);
         let chunk = even(self.k, K_CHUNK);
-        let step = even(chunk, K_STEP);
+        let step = even(chunk, PART / (width * size_of::<V::Scalar>()));
         let sums_panels = if chunk < self.k { panels } else { 1 };
         let a_len = if in_place.is_some() { 0 } else { tiles * V::ROWS * chunk };
         let all = [sums_panels * tiles * tile_len, a_len, width * step].map(padded::<E::Wide>);
