@@ -6,6 +6,7 @@ use super::elementwise::{map, zip};
 use super::gemm::{Epilogue, gemm, gemm_into, gemm_packed, pack_b};
 use super::layout::{Layout, View};
 use super::norm::{Norm, layer_norm};
+use super::simd::Isa;
 use super::softmax::Softmax::{Logarithms, Weights};
 use super::softmax::softmax;
 use super::testing::{Block, Rng, bits};
@@ -117,7 +118,7 @@ fn products_stay_within_their_operands_and_output() {
             assert_eq!(bits(&gemm_packed(a, &pack_b(b), Epilogue::bias(Some(&bias)))), expected);
             let mut out = Guarded::of(&vec![0f32; m * n], edge);
             let epilogue = Epilogue::bias(Some(&bias));
-            gemm_into(a, b, epilogue, &mut out, &Layout::packed(&[m, n]));
+            gemm_into(Isa::best(), a, b, epilogue, &mut out, &Layout::packed(&[m, n]));
             assert_eq!(bits(&out), expected, "{m} {k} {n} {edge:?}");
         }
     }

@@ -8,6 +8,7 @@ use super::math::{Exponential, Gelu, Silu, Tanh, relu};
 use super::norm::{Norm, layer_norm};
 use super::output::place;
 use super::pointwise;
+use super::simd::Isa;
 use super::softmax::Softmax::{Logarithms, Weights};
 use super::softmax::{softmax, softmax_in_place};
 use super::testing::Rng;
@@ -59,25 +60,32 @@ fn speed_of_products() {
             gemm_packed_to(black_box(a.view()), &packed, Epilogue::NONE, out);
         });
         rate(&name, 2 * m * k * n, || {
-            gemm_into(black_box(a.view()), b.view(), Epilogue::NONE, &mut out, &layout)
+            gemm_into(Isa::best(), black_box(a.view()), b.view(), Epilogue::NONE, &mut out, &layout)
         });
         rate(&format!("{name} transposed"), 2 * m * k * n, || {
-            gemm_into(black_box(a.view()), transposed, Epilogue::NONE, &mut out, &layout);
+            gemm_into(
+                Isa::best(),
+                black_box(a.view()),
+                transposed,
+                Epilogue::NONE,
+                &mut out,
+                &layout,
+            );
         });
     }
     let (a, b) = (rng.block::<f32>(&[256, 64, 64]), rng.block::<f32>(&[256, 64, 64]));
     let (mut out, layout) = (vec![0f32; 256 * 64 * 64], a.layout);
     rate("256 of 64 x 64 x 64", 2 * out.len() * 64, || {
-        gemm_into(black_box(a.view()), b.view(), Epilogue::NONE, &mut out, &layout);
+        gemm_into(Isa::best(), black_box(a.view()), b.view(), Epilogue::NONE, &mut out, &layout);
     });
     let transposed = View { layout: b.layout.transposed(), ..b.view() };
     rate("256 of 64 x 64 x 64 transposed", 2 * out.len() * 64, || {
-        gemm_into(black_box(a.view()), transposed, Epilogue::NONE, &mut out, &layout);
+        gemm_into(Isa::best(), black_box(a.view()), transposed, Epilogue::NONE, &mut out, &layout);
     });
     let (a, b) = (rng.block::<f64>(&[512, 512]), rng.block::<f64>(&[512, 512]));
     let (mut out, layout) = (vec![0f64; 512 * 512], a.layout);
     rate("512 x 512 x 512 f64", 2 * out.len() * 512, || {
-        gemm_into(black_box(a.view()), b.view(), Epilogue::NONE, &mut out, &layout);
+        gemm_into(Isa::best(), black_box(a.view()), b.view(), Epilogue::NONE, &mut out, &layout);
     });
 }
 

@@ -1,8 +1,9 @@
 //! Writing over a part of a tensor.
 
+use super::rearrange::checked_entry;
 use crate::axis::Axis;
 use crate::element::Element;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernel::assign::assign;
 use crate::shape::{HasAxis, Marker, Shape};
 use crate::tensor::Tensor;
@@ -41,13 +42,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        let n = self.dims()[S::AT];
-        if index >= n {
-            return Err(Error::index(format!(
-                "entry {index} is outside of axis {} of size {n}",
-                A::NAME
-            )));
-        }
+        let index = checked_entry(self.dims(), S::AT, index, A::NAME)?;
         let (data, layout) = self.any_mut().owned();
         assign(entry.any().view(), data, &layout.at(S::AT, index));
         Ok(())

@@ -281,14 +281,8 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        let n = self.dims()[S::AT];
-        if index >= n {
-            return Err(Error::index(format!(
-                "entry {index} is outside of axis {} of size {n}",
-                A::NAME
-            )));
-        }
-        Ok(self.viewed(self.shape().without(), self.any().layout().at(S::AT, index)))
+        let at = checked_entry(self.dims(), S::AT, index, A::NAME)?;
+        Ok(self.viewed(self.shape().without(), self.any().layout().at(S::AT, at)))
     }
 
     /// The axis cut into equal parts, as many as `parts` says: `let [q, k, v] = x.chunk(Model, C::<3>)`.
@@ -322,4 +316,14 @@ impl<S: Shape, E: Element> Tensor<S, E> {
             self.viewed(shape, layout)
         })
     }
+}
+
+/// An index below the size of axis `at`, which is called `name`.
+pub(super) fn checked_entry(dims: &[usize], at: usize, index: usize, name: &str) -> Result<usize> {
+    let n = dims[at];
+    if index >= n {
+        let text = format!("entry {index} is outside of axis {name} of size {n}");
+        return Err(Error::index(text));
+    }
+    Ok(index)
 }

@@ -4,8 +4,7 @@
 //! stays in the second-level cache from panel to panel. Where K is longer than a panel's part, the sums
 //! of a panel live in scratch between the parts, wide. With the last part each tile is finished: bias,
 //! rounding, and the store to wherever the output lies. Rows of wide numbers are written by the tile
-//! itself. Meanwhile the next part of B and the lines of the output, which lie far
-//! apart, are fetched.
+//! itself. Meanwhile the next part of B and the lines of the output, which lie far apart, are fetched.
 //!
 //! A is read in place where its rows are pieces of memory, else packed; likewise B where too few rows
 //! would use the copy.

@@ -112,9 +112,10 @@ pub(super) fn gemm_packed_to<E: Float>(
     packed_on(a, b, epilogue, out, &layout);
 }
 
-/// As [`gemm`], to any place in `out`; no two elements of `layout` may share a place.
+/// As [`gemm`] on an instruction set, to any place in `out`; no two elements of `layout` may share a place.
 #[cfg(test)]
 pub(crate) fn gemm_into<E: Float>(
+    isa: Isa,
     a: View<E>,
     b: View<E>,
     epilogue: Epilogue<E>,
@@ -122,7 +123,7 @@ pub(crate) fn gemm_into<E: Float>(
     layout: &Layout,
 ) {
     // SAFETY: a product writes numbers.
-    gemm_on(Isa::best(), a, b, epilogue, unsafe { place(out) }, layout);
+    gemm_on(isa, a, b, epilogue, unsafe { place(out) }, layout);
 }
 
 fn packed_on<E: Float>(

@@ -4,18 +4,6 @@ use crate::kernel::testing::{Block, Rng, bits, in_pools, slow_pack};
 /// Products with more multiplications are left to optimized builds.
 const LARGE: usize = if cfg!(debug_assertions) { 20_000 } else { usize::MAX / 100 };
 
-fn on<E: Float>(
-    isa: Isa,
-    a: View<E>,
-    b: View<E>,
-    epilogue: Epilogue<E>,
-    out: &mut [E],
-    layout: &Layout,
-) {
-    // SAFETY: a product writes numbers.
-    gemm_on(isa, a, b, epilogue, unsafe { place(out) }, layout);
-}
-
 /// The twin: sums in f64, and what a plain loop in the type itself would be off by.
 fn slow<E: Float>(a: &Block<E>, b: &Block<E>, bias: Option<&[E]>) -> Vec<(f64, f64)> {
     let rank = a.layout.rank();
@@ -53,7 +41,7 @@ fn check<E: Float>(dims: [usize; 4], rng: &mut Rng) {
         for bias in [None, Some(&bias[..])] {
             let epilogue = Epilogue::bias(bias);
             let mut out = vec![E::from_f64(f64::NAN); batch * m * n];
-            on(isa, a.view(), b.view(), epilogue, &mut out, &layout);
+            gemm_into(isa, a.view(), b.view(), epilogue, &mut out, &layout);
             for (i, (actual, (exact, allowed))) in out.iter().zip(slow(&a, &b, bias)).enumerate() {
                 let error = (actual.to_f64() - exact).abs();
                 assert!(error <= allowed, "{isa:?} {dims:?} {i}: {actual:?} {exact} {allowed}");
@@ -62,7 +50,7 @@ fn check<E: Float>(dims: [usize; 4], rng: &mut Rng) {
                 let (a, b) = (a.scattered(kind), b.scattered((kind + 1) % 3));
                 let mut other = Block { data: out.clone(), layout }.scattered(kind);
                 other.data.fill(E::from_f64(7.0));
-                on(isa, a.view(), b.view(), epilogue, &mut other.data, &other.layout);
+                gemm_into(isa, a.view(), b.view(), epilogue, &mut other.data, &other.layout);
                 assert_eq!(bits(&other.pack()), bits(&out), "{isa:?} {dims:?} strides {kind}");
             }
         }
@@ -114,11 +102,18 @@ fn a_row_is_the_same_alone_and_among_others() {
         for (k, n) in [(50, 33), (1000, 300)] {
             let (a, b) = (rng.block::<f32>(&[100, k]), rng.block::<f32>(&[k, n]));
             let mut all = vec![0f32; 100 * n];
-            on(isa, a.view(), b.view(), Epilogue::NONE, &mut all, &Layout::packed(&[100, n]));
+            gemm_into(
+                isa,
+                a.view(),
+                b.view(),
+                Epilogue::NONE,
+                &mut all,
+                &Layout::packed(&[100, n]),
+            );
             for row in [0, 5, 50, 99] {
                 let a = View { data: &a.data, layout: a.layout.sliced(0, row, 1) };
                 let mut one = vec![0f32; n];
-                on(isa, a, b.view(), Epilogue::NONE, &mut one, &Layout::packed(&[1, n]));
+                gemm_into(isa, a, b.view(), Epilogue::NONE, &mut one, &Layout::packed(&[1, n]));
                 assert_eq!(bits(&one), bits(&all[row * n..][..n]));
             }
         }
@@ -203,5 +198,5 @@ fn outputs_that_overlap_are_refused() {
     let a = Block { data: vec![1f32; 4], layout: Layout::packed(&[2, 2]) };
     let mut layout = Layout::packed(&[2, 2]);
     layout.strides[0] = 1;
-    gemm_into(a.view(), a.view(), Epilogue::NONE, &mut [0.0; 4], &layout);
+    gemm_into(Isa::best(), a.view(), a.view(), Epilogue::NONE, &mut [0.0; 4], &layout);
 }
