@@ -2,18 +2,18 @@
 
 use crate::axis::{Batch, Heads, Key, Query};
 use crate::element::Float;
-use crate::kernel::attention::{Band, Mask as KernelMask};
+use crate::kernel::attention::Mask as KernelMask;
 use crate::kernel::layout::Dims;
 use crate::shape::Shape;
 use crate::size::Size;
 use crate::tensor::{AnyTensor, Tensor};
-use std::ops::BitAnd;
 
 /// What says which keys each query may see, for attention scores over `Scores`.
 ///
-/// There is [`NoMask`], [`Causal`], [`CausalFromStart`] and [`Prefix`]; a boolean tensor over some of
-/// the axes Batch, Heads, Query and Key, Key among them; an additive [`ScoreBias`]; and `&` of any of
-/// them. In a boolean mask `true` means: may be seen ([`Mask::hide`] makes one from the other
+/// There is [`NoMask`]; [`Causal`], [`CausalFromStart`], [`Prefix`] and [`SlidingWindow`]; [`BlockMask`]
+/// and [`Segments`]; a boolean tensor over some of the axes Batch, Heads, Query and Key, Key among them.
+/// What is added to the scores enters here too: [`ScoreBias`], [`Alibi`], [`DistanceBias`], [`ScoreFn`],
+/// and [`Sinks`]. And there is `&` of any of them. In a boolean mask `true` means: may be seen ([`Mask::hide`] makes one from the other
 /// meaning). Axes that a mask lacks repeat: `(Batch, Key)` is key padding, `(Query, Key)` a pair mask.
 ///
 /// A query that may see no key gets the output 0 and weights 0, never NaN; what a hidden key or value
@@ -50,13 +50,13 @@ impl<'a, E: Float> MaskParts<'a, E> {
         parts.mask
     }
 
-    /// Query i sees key j where j ≤ i + `offset`, or j < `prefix`.
-    fn add_band(&mut self, offset: isize, prefix: usize) {
-        self.mask.bands.push(Band { offset, prefix });
+    /// What the mask says so far, to be added to.
+    pub(super) fn mask(&mut self) -> &mut KernelMask<'a, E> {
+        &mut self.mask
     }
 
-    /// How far the last query reaches behind the last but as many keys: keys − queries.
-    fn end_offset(&self) -> isize {
+    /// Where the first query stands so that the last one stands at the last key: keys − queries.
+    pub(super) fn end_offset(&self) -> isize {
         // Neither count exceeds isize::MAX: they are sizes of tensors.
         self.scores[3].cast_signed() - self.scores[2].cast_signed()
     }
@@ -66,24 +66,15 @@ impl<'a, E: Float> MaskParts<'a, E> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoMask;
 
-/// Query i of Q sees keys up to i + (K − Q): aligned to the END, so that the last query sees every
-/// key, also where cached keys make K larger than Q. With more queries than keys, the first Q − K see
-/// nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Causal;
-
-/// Query i sees keys up to i: aligned to the START. For K = Q it is the same as [`Causal`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CausalFromStart;
-
-/// Every query sees the first keys, this many, and beyond them what [`Causal`] shows: bidirectional
-/// over a prefix, causal after.
-#[derive(Clone, Copy, Debug)]
-pub struct Prefix(pub usize);
-
 /// Both masks at once: what both show may be seen. Written `a & b`.
 #[derive(Clone, Copy, Debug)]
 pub struct And<A, B>(A, B);
+
+impl<A, B> And<A, B> {
+    pub(super) fn of(a: A, b: B) -> Self {
+        And(a, b)
+    }
+}
 
 /// Numbers added to the scaled scores, over some of the axes Batch, Heads, Query and Key. −∞ hides,
 /// exactly as a mask does.
@@ -151,23 +142,6 @@ impl<Scores, E> MaskFor<Scores, E> for NoMask {
     fn add_to<'a>(&'a self, _: &mut MaskParts<'a, E>) {}
 }
 
-macro_rules! bands {
-    ($($Mask:ty: |$mask:ident, $parts:ident| $offset:expr, $prefix:expr;)+) => { $(
-        #[diagnostic::do_not_recommend]
-        impl<B, H, Q, K, E: Float> MaskFor<(B, H, Query<Q>, Key<K>), E> for $Mask {
-            fn add_to<'a>(&'a self, $parts: &mut MaskParts<'a, E>) {
-                let $mask = self;
-                $parts.add_band($offset, $prefix);
-            }
-        }
-    )+ };
-}
-bands! {
-    Causal: |_mask, parts| parts.end_offset(), 0;
-    CausalFromStart: |_mask, parts| 0, 0;
-    Prefix: |mask, parts| parts.end_offset(), mask.0;
-}
-
 #[diagnostic::do_not_recommend]
 impl<Scores, E, A: MaskFor<Scores, E>, B: MaskFor<Scores, E>> MaskFor<Scores, E> for And<A, B> {
     fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
@@ -231,21 +205,21 @@ fn stretched<'a, T: crate::element::Element, E>(
     view
 }
 
+/// `a & b` for masks.
 macro_rules! and {
     ($([$($generics:tt)*] $Mask:ty;)+) => { $(
-        impl<$($generics)* R> BitAnd<R> for $Mask {
-            type Output = And<Self, R>;
-            fn bitand(self, right: R) -> And<Self, R> {
-                And(self, right)
+        impl<$($generics)* R> std::ops::BitAnd<R> for $Mask {
+            type Output = $crate::attention::And<Self, R>;
+            fn bitand(self, right: R) -> $crate::attention::And<Self, R> {
+                $crate::attention::And::of(self, right)
             }
         }
     )+ };
 }
+pub(super) use and;
+
 and! {
     [] NoMask;
-    [] Causal;
-    [] CausalFromStart;
-    [] Prefix;
     [A, B,] And<A, B>;
     [S, E,] ScoreBias<S, E>;
     [S, E,] &ScoreBias<S, E>;

@@ -1,15 +1,32 @@
 //! Attention: scaled dot product, masks, multi-head layers.
 
 mod bias;
+mod block_mask;
+mod diagonal;
+mod distance;
 mod explain;
 mod heads;
 mod mask;
 mod multi_head;
+mod relative;
 mod scaled;
+mod score_fn;
+mod segments;
+mod sinks;
 
+pub use crate::kernel::attention::{ScoreBlock, Stage};
 pub use bias::{AttentionBias, NoKeyBias, QkvBias};
+pub use block_mask::{BlockMask, HeadBlockMask, strided};
+pub use diagonal::{
+    AtStarts, Causal, CausalFromStart, FromStart, Positioned, Prefix, SlidingWindow, Start,
+};
+pub use distance::{Alibi, Bucket, Distance, DistanceBias, DistanceBuckets};
 pub use explain::{Explanation, Step};
 pub use heads::KvOf;
-pub use mask::{And, Causal, CausalFromStart, Mask, MaskFor, MaskParts, NoMask, Prefix, ScoreBias};
+pub use mask::{And, Mask, MaskFor, MaskParts, NoMask, ScoreBias};
 pub use multi_head::{MultiHeadAttention, SelfWidths};
+pub use relative::{EntriesFor, RelativePositions};
 pub use scaled::{Attention, scaled_dot_product_attention};
+pub use score_fn::ScoreFn;
+pub use segments::Segments;
+pub use sinks::Sinks;

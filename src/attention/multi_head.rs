@@ -4,9 +4,11 @@ use super::scaled::{Attention, scores};
 use super::{AttentionBias, Explanation, MaskFor, MaskParts};
 use crate::axis::{Axis, Batch, Heads, Key, Model, Query, Seq};
 use crate::element::Float;
+use crate::kernel::attention::Mask as KernelMask;
+use crate::kernel::index::concat;
 use crate::kernel::linear::Projection;
 use crate::kernel::multi_head::self_attention;
-use crate::nn::{Bias, BiasKind, Linear, Mode, Module, Packing};
+use crate::nn::{Bias, BiasKind, Dropout, Linear, Mode, Module, Packing, Parameter};
 use crate::parameters;
 use crate::size::{DivisibleBy, Size, Static};
 use crate::tensor::{AnyTensor, Generator, Tensor};
@@ -60,6 +62,16 @@ pub struct MultiHeadAttention<M, H, KM = M, VM = KM, B: AttentionBias = Bias, E 
     pub v: Linear<Model<VM>, Model<M>, B::Value, E>,
     /// W_O and b_O.
     pub out: Linear<Model<M>, Model<M>, B::Out, E>,
+    /// One more key, which every query sees, if there is one.
+    pub bias_k: Option<Parameter<(Model<M>,), E>>,
+    /// And its value.
+    pub bias_v: Option<Parameter<(Model<M>,), E>>,
+    /// Whether there is one more key of zeros, with a value of zeros: it lets a head attend to nothing.
+    pub zero_attention: bool,
+    /// How scores become weights.
+    pub attention: Attention,
+    /// On the weights, in training.
+    pub dropout: Dropout,
     heads: PhantomData<fn() -> H>,
     packing: Packing<E>,
 }
@@ -68,7 +80,7 @@ pub struct MultiHeadAttention<M, H, KM = M, VM = KM, B: AttentionBias = Bias, E 
 impl<M: Size, H, KM: Size, VM: Size, B: AttentionBias, E: Float> Module
     for MultiHeadAttention<M, H, KM, VM, B, E>
 {
-    parameters!(q as "q_proj", k as "k_proj", v as "v_proj", out as "out_proj");
+    parameters!(q as "q_proj", k as "k_proj", v as "v_proj", out as "out_proj", bias_k, bias_v);
 }
 
 /// Keys and values are projected from the model width `M`, as self attention needs it.
@@ -125,7 +137,45 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         M: DivisibleBy<H>,
         H: Static,
     {
-        MultiHeadAttention { q, k, v, out, heads: PhantomData, packing: Packing::default() }
+        MultiHeadAttention {
+            q,
+            k,
+            v,
+            out,
+            bias_k: None,
+            bias_v: None,
+            zero_attention: false,
+            attention: Attention::new(),
+            dropout: Dropout::NONE,
+            heads: PhantomData,
+            packing: Packing::default(),
+        }
+    }
+
+    /// With one more key and its value, both learned: every query sees them, whatever the masks say.
+    /// Weights that are returned are those of the other keys alone.
+    pub fn with_bias_kv(self, key: Tensor<(Model<M>,), E>, value: Tensor<(Model<M>,), E>) -> Self
+    where
+        M: Size,
+    {
+        let (bias_k, bias_v) = (Some(Parameter::new(key)), Some(Parameter::new(value)));
+        MultiHeadAttention { bias_k, bias_v, ..self }
+    }
+
+    /// With one more key of zeros whose value is 0. Weights that are returned are those of the other keys
+    /// alone.
+    pub fn with_zero_attention(self) -> Self {
+        MultiHeadAttention { zero_attention: true, ..self }
+    }
+
+    /// With these settings in the place of the usual ones: another scale, a cap.
+    pub fn with_attention(self, attention: Attention) -> Self {
+        MultiHeadAttention { attention, ..self }
+    }
+
+    /// With dropout on the weights, in training.
+    pub fn with_dropout(self, dropout: Dropout) -> Self {
+        MultiHeadAttention { dropout, ..self }
     }
 
     /// What each step from the projections to the merged heads reads, makes and costs, without
@@ -173,9 +223,10 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         KM: Static,
         VM: Static,
     {
-        let [q, k, v] = self.project(x, key, value, mode);
-        let mask = MaskParts::of(&mask, scores(&q, &k));
-        self.project_out(x, Attention::new().run(&q, &k, &v, &mask), mode)
+        let parts = self.project(x, key, value, mode);
+        let mask = MaskParts::of(&mask, scores(&parts[0], &parts[1]));
+        let y = self.attend(parts, mask, mode);
+        self.project_out(x, y, mode)
     }
 
     /// As [`cross`](Self::cross), with the attention weights of each head.
@@ -193,9 +244,9 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         KM: Static,
         VM: Static,
     {
-        let [q, k, v] = self.project(x, key, value, mode);
-        let mask = MaskParts::of(&mask, scores(&q, &k));
-        let (y, weights) = Attention::new().run_with_weights(&q, &k, &v, &mask);
+        let parts = self.project(x, key, value, mode);
+        let mask = MaskParts::of(&mask, scores(&parts[0], &parts[1]));
+        let (y, weights) = self.attend_with_weights(parts, mask, mode);
         let shape = (x.shape().0, Heads(H::default()), Query(x.shape().1.0), Key(key.shape().1.0));
         (self.project_out(x, y, mode), Tensor::typed(shape, weights))
     }
@@ -217,12 +268,19 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         VM: Static,
         (KM, VM): SelfWidths<M>,
     {
+        if self.extra_keys() > 0 {
+            let parts = self.project_self(x, mode);
+            let mask = MaskParts::of(&mask, scores(&parts[0], &parts[1]));
+            let y = self.attend(parts, mask, mode);
+            return self.project_out(x, y, mode);
+        }
         let projections = [self.fused(mode), self.out.packed(mode)];
         let dims = x.any().dims();
         let mask = MaskParts::of(&mask, [dims[0], H::N, dims[1], dims[1]]);
-        let scale = Attention::new().scale_for(M::N / H::N.max(1));
+        let attention = self.attention.dropout(self.dropout, mode);
+        let settings = attention.settings(M::N / H::N.max(1));
         let [qkv, out] = projections.each_ref().map(AsRef::as_ref);
-        let y = self_attention(x.any().view(), H::N, [qkv, out], scale, &mask);
+        let y = self_attention(x.any().view(), H::N, [qkv, out], &settings, &mask);
         Tensor::typed(x.shape(), AnyTensor::from_packed(dims, y))
     }
 
@@ -240,13 +298,9 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         VM: Static,
         (KM, VM): SelfWidths<M>,
     {
-        let fused = self.fused(mode).apply(x.any().view(), None);
-        let [batch, len, width] = [0, 1, 2].map(|axis| x.any().dims()[axis]);
-        let fused = AnyTensor::from_packed(&[batch, len, 3 * width], fused);
-        let part = |i: usize| fused.viewed(fused.layout().sliced(2, i * width, width));
-        let [q, k, v] = [0, 1, 2].map(|i| by_head::<H, E>(&part(i)));
-        let mask = MaskParts::of(&mask, scores(&q, &k));
-        let (y, weights) = Attention::new().run_with_weights(&q, &k, &v, &mask);
+        let parts = self.project_self(x, mode);
+        let mask = MaskParts::of(&mask, scores(&parts[0], &parts[1]));
+        let (y, weights) = self.attend_with_weights(parts, mask, mode);
         let (batch, Seq(size), _) = x.shape();
         let shape = (batch, Heads(H::default()), Query(size), Key(size));
         (self.project_out(x, y, mode), Tensor::typed(shape, weights))
@@ -267,6 +321,77 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
         let q = self.q.forward(x, mode);
         let (k, v) = (self.k.forward(key, mode), self.v.forward(value, mode));
         [q.any(), k.any(), v.any()].map(by_head::<H, E>)
+    }
+
+    /// Queries, keys and values of the same activations by head, in one product.
+    fn project_self<Z: Size, S: Size>(
+        &self,
+        x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
+        mode: &mut impl Mode,
+    ) -> [AnyTensor<E>; 3] {
+        let fused = self.fused(mode).apply(x.any().view(), None);
+        let [batch, len, width] = [0, 1, 2].map(|axis| x.any().dims()[axis]);
+        let fused = AnyTensor::from_packed(&[batch, len, 3 * width], fused);
+        let part = |i: usize| fused.viewed(fused.layout().sliced(2, i * width, width));
+        [0, 1, 2].map(|i| by_head::<H, E>(&part(i)))
+    }
+
+    /// Keys besides those of the activations.
+    fn extra_keys(&self) -> usize {
+        usize::from(self.bias_k.is_some()) + usize::from(self.zero_attention)
+    }
+
+    /// The heads' outputs.
+    fn attend(
+        &self,
+        parts: [AnyTensor<E>; 3],
+        mask: KernelMask<E>,
+        mode: &mut impl Mode,
+    ) -> AnyTensor<E> {
+        let attention = self.attention.dropout(self.dropout, mode);
+        let ([q, k, v], mask) = self.with_extra_keys(parts, mask, mode);
+        attention.run(&q, &k, &v, &mask)
+    }
+
+    /// The heads' outputs, and the weights of the keys that are not extra.
+    fn attend_with_weights(
+        &self,
+        parts: [AnyTensor<E>; 3],
+        mask: KernelMask<E>,
+        mode: &mut impl Mode,
+    ) -> (AnyTensor<E>, AnyTensor<E>) {
+        let (attention, keys) = (self.attention.dropout(self.dropout, mode), parts[1].dims()[2]);
+        let ([q, k, v], mask) = self.with_extra_keys(parts, mask, mode);
+        let (y, weights) = attention.run_with_weights(&q, &k, &v, &mask);
+        let layout = weights.layout().sliced(3, mask.extra, keys);
+        (y, weights.viewed(layout))
+    }
+
+    /// The extra keys and values before the others, and the mask that lets every query see them.
+    fn with_extra_keys<'m>(
+        &self,
+        [q, k, v]: [AnyTensor<E>; 3],
+        mask: KernelMask<'m, E>,
+        mode: &mut impl Mode,
+    ) -> ([AnyTensor<E>; 3], KernelMask<'m, E>) {
+        let extra = self.extra_keys();
+        if extra == 0 {
+            return ([q, k, v], mask);
+        }
+        let (bias_k, bias_v) = (self.bias_k.as_ref(), self.bias_v.as_ref());
+        let (bias_k, bias_v) = (bias_k.map(|p| mode.read(p)), bias_v.map(|p| mode.read(p)));
+        let [k, v] = [(k, bias_k), (v, bias_v)].map(|(x, bias)| {
+            let mut rows = bias.map_or(Vec::new(), |bias| bias.to_vec());
+            rows.resize(extra * M::N, E::default());
+            let rows = by_head::<H, E>(&AnyTensor::from_packed(&[1, extra, M::N], rows));
+            let dims = x.layout().dims.replaced(2, extra);
+            let rows = rows.viewed(rows.layout().at(0, 0).broadcast(&dims, &[1, 2, 3]));
+            AnyTensor::from_packed(
+                &dims.replaced(2, extra + x.dims()[2]),
+                concat(&[rows.view(), x.view()], 2),
+            )
+        });
+        ([q, k, v], KernelMask { extra, ..mask })
     }
 
     /// The output projection of the merged heads of `y`.

@@ -3,10 +3,16 @@
 use super::{KvOf, MaskFor, MaskParts};
 use crate::axis::{Axis, Batch, HeadDim, Heads, Key, Query};
 use crate::element::Float;
-use crate::kernel::attention::{Mask as KernelMask, attention, attention_with_weights};
+use crate::kernel::attention::{
+    Mask as KernelMask, Out, Relative, Settings, Stage, attention, attention_to,
+    scores as scores_at,
+};
+use crate::kernel::dropout::Dropout as KernelDropout;
 use crate::kernel::layout::{Layout, count};
+use crate::nn::{Dropout, Mode};
+use crate::shape::Shape;
 use crate::size::Size;
-use crate::tensor::{AnyTensor, Tensor};
+use crate::tensor::{AnyTensor, Generator, Tensor};
 
 /// softmax(Q · Kᵀ / √D, over the keys that `mask` shows) · V, for every sample and head.
 ///
@@ -78,6 +84,8 @@ where
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Attention {
     scale: Option<f64>,
+    softcap: Option<f64>,
+    dropout: Option<KernelDropout>,
 }
 
 impl Attention {
@@ -88,7 +96,28 @@ impl Attention {
 
     /// Scores multiplied by `scale` in the place of 1/√D.
     pub fn scale(self, scale: f64) -> Self {
-        Attention { scale: Some(scale) }
+        Attention { scale: Some(scale), ..self }
+    }
+
+    /// Scores s become cap · tanh(s / cap), so that none is beyond ±cap: after the scale, before masks and
+    /// what they add. A cap of 0 is none.
+    ///
+    /// # References
+    /// Gemma Team, "Gemma 2: Improving Open Language Models at a Practical Size", 2024, section 2.
+    pub fn softcap(self, cap: f64) -> Self {
+        Attention { softcap: Some(cap).filter(|&cap| cap != 0.0), ..self }
+    }
+
+    /// Under [`Train`](crate::Train), dropout on the weights: each is 0 with the dropout's probability,
+    /// and the others are divided by what is left of it. Weights that are returned are those after
+    /// dropout. Under [`Infer`](crate::Infer), nothing.
+    ///
+    /// Which weights are dropped depends on what the mode's generator gives next and on their places
+    /// alone, not on the number of threads.
+    pub fn dropout(self, dropout: Dropout, mode: &mut impl Mode) -> Self {
+        let p = dropout.probability();
+        let seed = mode.generator().filter(|_| p > 0.0).map(Generator::bits);
+        Attention { dropout: seed.map(|seed| KernelDropout::new(p, seed)), ..self }
     }
 
     /// The attention's output; see [`scaled_dot_product_attention`].
@@ -145,6 +174,88 @@ impl Attention {
         (out, Tensor::typed((batch, heads, query, keys.shape().2), weights))
     }
 
+    /// The attention's output, and for each query the logarithm of the sum of e to its visible scores: −∞
+    /// where it sees no key.
+    ///
+    /// What two attentions over different keys give can be put together by it: with m the greater of the
+    /// two and wᵢ = exp(log sumᵢ − m), the output over all keys is Σ wᵢ · outputᵢ / Σ wᵢ.
+    #[allow(clippy::type_complexity, reason = "the output and the logarithms")]
+    pub fn apply_with_log_sums<B, H, KV, Q, K, D, V, E>(
+        &self,
+        queries: &Tensor<(Batch<B>, Heads<H>, Query<Q>, HeadDim<D>), E>,
+        keys: &Tensor<(Batch<B>, KV, Key<K>, HeadDim<D>), E>,
+        values: &Tensor<(Batch<B>, KV, Key<K>, V), E>,
+        mask: impl MaskFor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E>,
+    ) -> (Tensor<(Batch<B>, Heads<H>, Query<Q>, V), E>, Tensor<(Batch<B>, Heads<H>, Query<Q>), E>)
+    where
+        B: Size,
+        H: Size,
+        KV: KvOf<Heads<H>>,
+        Q: Size,
+        K: Size,
+        D: Size,
+        V: Axis,
+        E: Float,
+    {
+        let (batch, heads, query, _) = queries.shape();
+        let mask = MaskParts::of(&mask, scores(queries.any(), keys.any()));
+        let (layout, mut out) = heads_inside(queries.any(), values.any());
+        let rows = (batch, heads, query);
+        let mut log_sums = vec![E::default(); count(&rows.dims())];
+        let views = [queries.any().view(), keys.any().view(), values.any().view()];
+        let settings = self.settings(queries.any().dims()[3]);
+        let to = Out { out: &mut out, weights: None, log_sums: Some(&mut log_sums) };
+        attention_to(views, &settings, &mask, to);
+        let out = Tensor::typed(
+            (batch, heads, query, values.shape().3),
+            AnyTensor::in_layout(layout, out),
+        );
+        (out, Tensor::from_packed(rows, log_sums))
+    }
+
+    /// The scores of every query and key, at one of the stages on their way to weights. They are held as a
+    /// whole: this is for looking at them.
+    ///
+    /// With [`apply_with_weights`](Self::apply_with_weights) for the last one, these are the four outputs
+    /// that the ONNX operator calls `qk_matmul_output`, modes 0 to 3.
+    pub fn scores<B, H, KV, Q, K, D, E>(
+        &self,
+        queries: &Tensor<(Batch<B>, Heads<H>, Query<Q>, HeadDim<D>), E>,
+        keys: &Tensor<(Batch<B>, KV, Key<K>, HeadDim<D>), E>,
+        mask: impl MaskFor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E>,
+        stage: Stage,
+    ) -> Tensor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E>
+    where
+        B: Size,
+        H: Size,
+        KV: KvOf<Heads<H>>,
+        Q: Size,
+        K: Size,
+        D: Size,
+        E: Float,
+    {
+        let (batch, heads, query, _) = queries.shape();
+        let mask = MaskParts::of(&mask, scores(queries.any(), keys.any()));
+        let settings = self.settings(queries.any().dims()[3]);
+        let views = [queries.any().view(), keys.any().view()];
+        let scores = scores_at(views, &settings, &mask, stage);
+        Tensor::from_packed((batch, heads, query, keys.shape().2), scores)
+    }
+
+    /// As `run`, with relative positions.
+    pub(super) fn run_relative<E: Float>(
+        &self,
+        [queries, keys, values]: [&AnyTensor<E>; 3],
+        relative: Relative<'_, E>,
+        mask: &KernelMask<E>,
+    ) -> AnyTensor<E> {
+        let (layout, mut out) = heads_inside(queries, values);
+        let settings = Settings { relative: Some(relative), ..self.settings(queries.dims()[3]) };
+        let views = [queries.view(), keys.view(), values.view()];
+        attention(views, &settings, mask, &mut out);
+        AnyTensor::in_layout(layout, out)
+    }
+
     /// The output over (batch, heads, queries, value width), laid out so that merging its heads moves
     /// no data.
     pub(super) fn run<E: Float>(
@@ -155,8 +266,8 @@ impl Attention {
         mask: &KernelMask<E>,
     ) -> AnyTensor<E> {
         let (layout, mut out) = heads_inside(queries, values);
-        let (q, k, v) = (queries.view(), keys.view(), values.view());
-        attention(q, k, v, self.scale_for(queries.dims()[3]), mask, &mut out);
+        let views = [queries.view(), keys.view(), values.view()];
+        attention(views, &self.settings(queries.dims()[3]), mask, &mut out);
         AnyTensor::in_layout(layout, out)
     }
 
@@ -171,23 +282,18 @@ impl Attention {
         let (layout, mut out) = heads_inside(queries, values);
         let scores = scores(queries, keys);
         let mut weights = vec![E::default(); count(&scores)];
-        let (q, k, v) = (queries.view(), keys.view(), values.view());
-        attention_with_weights(
-            q,
-            k,
-            v,
-            self.scale_for(queries.dims()[3]),
-            mask,
-            (&mut out, &mut weights),
-        );
+        let views = [queries.view(), keys.view(), values.view()];
+        let to = Out { out: &mut out, weights: Some(&mut weights), log_sums: None };
+        attention_to(views, &self.settings(queries.dims()[3]), mask, to);
         (AnyTensor::in_layout(layout, out), AnyTensor::from_packed(&scores, weights))
     }
 
-    /// The given scale, or 1/√D for heads of this width.
-    pub(super) fn scale_for(&self, head_dim: usize) -> f64 {
+    /// The kernel's form, for heads of this width; the scale is 1/√D unless given.
+    pub(super) fn settings<'a, E>(&self, head_dim: usize) -> Settings<'a, E> {
         #[allow(clippy::cast_precision_loss, reason = "no head is wider than 2⁵³")]
         let usual = || 1.0 / (head_dim.max(1) as f64).sqrt();
-        self.scale.unwrap_or_else(usual)
+        let &Attention { scale, softcap, dropout } = self;
+        Settings { softcap, dropout, ..Settings::scaled(scale.unwrap_or_else(usual)) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Operands and outputs that end where readable memory ends, or start where it starts: a kernel that
 //! reads or writes one element too many does not pass these tests, it dies.
 
-use super::attention::{Band, Mask, attention, attention_with_weights};
+use super::attention::{Band, Diagonal, Mask, Offset, Out, Settings, attention_to};
 use super::elementwise::{map, zip};
 use super::gemm::{Epilogue, gemm, gemm_into, gemm_packed, pack_b};
 use super::layout::{Layout, View};
@@ -175,18 +175,27 @@ fn attention_stays_within_its_operands_and_outputs() {
             };
             let [q, k, v, bias] = [&q, &k, &v, &bias].map(of);
             let keep = Guarded::of(&keep, edge);
-            let band = Band { offset: keys as isize - queries as isize, prefix: 1 };
+            let offset = Offset::Same(keys as isize - queries as isize);
+            let (ahead, behind) = (Some(0), Some(90));
+            let band = Diagonal { offset, ahead, behind, prefix: 1, global: 1 };
             let mask = Mask {
                 keep: vec![View { data: &keep, layout: keep_layout }],
-                bands: vec![band],
+                bands: vec![Band::Diagonal(band)],
                 bias: vec![bias.0.view(bias.1)],
+                ..Mask::NONE
             };
-            let [q, k, v] = [&q, &k, &v].map(|(data, layout)| data.view(*layout));
+            let views = [&q, &k, &v].map(|(data, layout)| data.view(*layout));
+            let settings = Settings { softcap: Some(2.0), ..Settings::scaled(0.3) };
             let mut out = Guarded::of(&vec![0f32; out_len], edge);
-            attention(q, k, v, 0.3, &mask, &mut out);
+            let to = Out { out: &mut out, weights: None, log_sums: None };
+            attention_to(views, &settings, &mask, to);
             assert_eq!(*expected.get_or_insert_with(|| bits(&out)), bits(&out));
-            let mut weights = Guarded::of(&vec![0f32; batch * heads * queries * keys], edge);
-            attention_with_weights(q, k, v, 0.3, &mask, (&mut out, &mut weights));
+            let rows = batch * heads * queries;
+            let mut weights = Guarded::of(&vec![0f32; rows * keys], edge);
+            let mut log_sums = Guarded::of(&vec![0f32; rows], edge);
+            let to =
+                Out { out: &mut out, weights: Some(&mut weights), log_sums: Some(&mut log_sums) };
+            attention_to(views, &settings, &mask, to);
         }
     }
 }

@@ -13,6 +13,7 @@
 
 pub(crate) mod assign;
 pub(crate) mod attention;
+pub(crate) mod dropout;
 pub(crate) mod elementwise;
 pub(crate) mod exp;
 pub(crate) mod gemm;

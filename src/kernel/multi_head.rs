@@ -6,7 +6,7 @@
 //! back. A round is a number of samples that depends on sizes alone, and what a sample gives does not
 //! depend on its neighbours.
 
-use super::attention::{Mask, attention};
+use super::attention::{Mask, Settings, attention};
 use super::gemm::{Epilogue, gemm_packed_to};
 use super::layout::{Layout, View};
 use super::linear::Projection;
@@ -24,12 +24,12 @@ pub(crate) fn self_attention<E: Float>(
     x: View<E>,
     heads: usize,
     [qkv, out]: [&Projection<E>; 2],
-    scale: f64,
+    settings: &Settings<E>,
     mask: &Mask<E>,
 ) -> Vec<E> {
     let between = 4 * x.layout.dims[1] * out.weight.dims().0;
     let round = (ROUND / size_of::<E>()).checked_div(between).unwrap_or(1).max(1);
-    in_rounds(round, x, heads, [qkv, out], scale, mask)
+    in_rounds(round, x, heads, [qkv, out], settings, mask)
 }
 
 /// `round` samples at a time, at least one.
@@ -38,7 +38,7 @@ fn in_rounds<E: Float>(
     x: View<E>,
     heads: usize,
     [qkv, out]: [&Projection<E>; 2],
-    scale: f64,
+    settings: &Settings<E>,
     mask: &Mask<E>,
 ) -> Vec<E> {
     let [samples, len] = [0, 1].map(|axis| x.layout.dims[axis]);
@@ -64,7 +64,8 @@ fn in_rounds<E: Float>(
                     let layout = by_head.at(2, i).permuted(&[0, 2, 1, 3]);
                     View { data: &*fused, layout }
                 };
-                attention(part(0), part(1), part(2), scale, &mask.sliced(first, n), merged);
+                let parts = [part(0), part(1), part(2)];
+                attention(parts, settings, &mask.sliced(first, n), merged);
                 let merged = View { data: &*merged, layout: Layout::packed(&[n, len, width]) };
                 gemm_packed_to(merged, &out.weight, Epilogue::bias(out.bias.as_deref()), result);
             }
@@ -97,7 +98,8 @@ mod tests {
             let layout = Layout::packed(&[samples, len]).broadcast(&full, &[0, 3]);
             let mask = Mask { keep: vec![View { data: &keep, layout }], ..Mask::NONE };
             let scattered = x.scattered(1);
-            let run = |round, view| bits(&in_rounds(round, view, heads, maps, 0.5, &mask));
+            let settings = Settings::scaled(0.5);
+            let run = |round, view| bits(&in_rounds(round, view, heads, maps, &settings, &mask));
             let all = in_pools(|| run(samples, x.view()));
             for round in [1, 2, samples + 1] {
                 assert_eq!(run(round, x.view()), all, "{round} of {samples}");
@@ -112,7 +114,9 @@ mod tests {
         let maps = [projection(&mut rng, 6, 18), projection(&mut rng, 6, 6)];
         for dims in [[0, 4, 6], [3, 0, 6]] {
             let view = View { data: &[], layout: Layout::packed(&Dims::new(&dims)) };
-            assert!(self_attention(view, 2, maps.each_ref(), 1.0, &Mask::NONE).is_empty());
+            let settings = Settings::scaled(1.0);
+            let result = self_attention(view, 2, maps.each_ref(), &settings, &Mask::NONE);
+            assert!(result.is_empty());
         }
     }
 }

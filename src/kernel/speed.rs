@@ -1,6 +1,6 @@
 //! What the kernels reach, in GFLOP/s and GB/s: `cargo test --release speed -- --ignored --nocapture`.
 
-use super::attention::{Band, Mask, attention};
+use super::attention::{Band, Diagonal, Mask, Settings, attention};
 use super::elementwise::{map, zip};
 use super::gemm::{Epilogue, gemm_into, gemm_packed_to, pack_b};
 use super::layout::{Layout, View};
@@ -114,11 +114,13 @@ fn speed_of_attention() {
             let mut mask = Mask::NONE;
             let mut operations = 4 * batch * heads * len * len * d;
             if causal {
-                mask.bands.push(Band { offset: 0, prefix: 0 });
+                mask.bands.push(Band::Diagonal(Diagonal { ahead: Some(0), ..Diagonal::ALL }));
                 operations = operations / 2 + operations / 2 / len;
             }
             let name = format!("{batch} x {heads} x {len} x {d} causal {causal}");
-            rate(&name, operations, || attention(black_box(q), k, v, 0.125, &mask, &mut out));
+            rate(&name, operations, || {
+                attention([black_box(q), k, v], &Settings::scaled(0.125), &mask, &mut out)
+            });
         }
     }
 }
@@ -147,7 +149,8 @@ fn speed_of_decoding() {
             let bytes = (2 * groups * keys * d * size_of::<f32>()) as f64;
             for threads in [1, 2] {
                 let best = best_time(threads, || {
-                    attention(black_box(q.view()), k, v, 0.125, &Mask::NONE, &mut out);
+                    let views = [black_box(q.view()), k, v];
+                    attention(views, &Settings::scaled(0.125), &Mask::NONE, &mut out);
                 });
                 let name = format!("{heads}/{groups} heads, {queries} x {keys} x {d}");
                 let lies = if inside { "[B, L, H, D]" } else { "[B, H, L, D]" };

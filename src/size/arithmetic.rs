@@ -135,6 +135,25 @@ impl<M: DivisibleBy<H>, H: Static> Splits<M> for H {
     type Part = M::Quotient;
 }
 
+/// A window of at least one position: it counts the query's own.
+///
+/// # Compile errors
+/// `window_must_not_be_zero`.
+#[diagnostic::on_unimplemented(
+    message = "{Self} is no window: a window counts the query's own position, so it is at least 1",
+    label = "not a window",
+    note = "windows are `C<N>` with an N that has arithmetic: 1 to 2048, the multiples of 64 up to 16384, and the powers of two up to 1048576; others are made by `try_causal` and `try_two_sided`"
+)]
+pub trait WindowSize: Static {}
+
+#[diagnostic::do_not_recommend]
+impl<const N: usize> WindowSize for C<N>
+where
+    C<N>: Known,
+    Un<C<N>>: typenum::NonZero,
+{
+}
+
 /// Multiplies two compile-time sizes.
 #[diagnostic::on_unimplemented(
     message = "{Self} times {H} is not a size that this crate can compute",

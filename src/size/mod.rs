@@ -9,6 +9,7 @@ mod table;
 pub(crate) use arithmetic::Un;
 pub use arithmetic::{
     DivisibleBy, EvenlyInto, HeadDimOf, Known, Measures, Plus, RemDiv, Row, Splits, Times, ToC,
+    WindowSize,
 };
 pub use dynamic::{Dyn, Product, Sum};
 

@@ -19,4 +19,5 @@ mod sentence_similarity;
 mod torch_layers;
 mod torch_mha;
 mod torch_norms;
+mod torch_positions;
 mod torch_sdpa;

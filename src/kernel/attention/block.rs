@@ -13,27 +13,34 @@
 //! weights are exactly 0. Where V holds NaN or infinities, 0 times them is NaN: only where an output
 //! is not finite is the work done again, carefully ([`values`](super::values)).
 //!
+//! Runs of keys that no query of the piece may see are stepped over, so that a window or a few blocks of
+//! a long sequence cost what they show.
+//!
 //! Where the weights are wanted, there is one group and one block, of all keys, whose weights are
 //! written at the end.
 
-use super::QUERIES;
-use super::mask::{HeadMask, Mask, Visible};
+use super::head_mask::{HeadMask, Visible};
+use super::mask::Mask;
 use super::operand::Operand;
 use super::running::{Group, Scratch, update};
+use super::terms::soften;
+use super::{Place, QUERIES, Settings};
 use crate::element::Float;
 use crate::kernel::gemm::{Matrix, pack_panel_wide};
 use crate::kernel::scratch::{Spare, padded, split};
 use crate::kernel::simd::{Kernel, Vector};
 use crate::kernel::tile::{Tile, columns};
 use num_traits::{Float as _, Zero};
-use std::f64::consts::LOG2_E;
+use std::f64::consts::{LN_2, LOG2_E};
 use std::ops::Range;
 
 /// Queries in a group, or a few more to fill a tile's columns: whole tiles of the usual sizes, both
 /// as columns of the scores and as rows of the product with V.
 const GROUP: usize = 48;
+/// The least and the most queries of a group that is a block of a mask's.
+const BLOCK: [usize; 2] = [32, 64];
 /// The most groups of a piece.
-const GROUPS: usize = QUERIES[0].div_ceil(GROUP);
+const GROUPS: usize = QUERIES[0].div_ceil(BLOCK[0]);
 /// Keys in a block: with them, the scores of a group take half of the first-level cache.
 pub(super) const KEYS: usize = 96;
 
@@ -47,17 +54,18 @@ pub(super) struct Attend<'a, E> {
     pub(super) keys: usize,
     pub(super) d: usize,
     pub(super) dv: usize,
-    pub(super) scale: f64,
+    pub(super) settings: &'a Settings<'a, E>,
     pub(super) mask: &'a Mask<'a, E>,
-    /// Batch entry and head.
-    pub(super) place: (usize, usize),
+    pub(super) place: Place,
     /// `dv` elements for each query, `out_row` apart, written by this block alone.
     pub(super) out: *mut E,
     pub(super) out_row: usize,
     /// `keys` elements for each query, one row after the other, if wanted.
     pub(super) weights: Option<*mut E>,
+    /// One for each query, if wanted: the logarithm of the sum of eˢᶜᵒʳᵉ over the visible keys.
+    pub(super) log_sums: Option<*mut E>,
     /// What the next piece begins with.
-    pub(super) next: Ahead<'a, E>,
+    pub(super) ahead: Ahead<'a, E>,
 }
 
 /// What is fetched while a block of keys is worked on: rows of heads that lie side by side in memory
@@ -87,15 +95,27 @@ impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
         let step = columns::<V>();
         let width = self.queries.len().next_multiple_of(step);
         let (group, block) = match self.weights {
-            None => (width.min(GROUP.next_multiple_of(step)), KEYS.min(self.keys)),
+            None => (width.min(self.group().next_multiple_of(step)), KEYS.min(self.keys)),
             Some(_) => (width, self.keys),
         };
+        let entries = self.settings.relative_values().map_or(0, |values| values.layout.dims[0]);
         let dv = self.dv.next_multiple_of(step);
         let k = block * self.d;
-        let lens = [width * self.d, width * dv, width, width, block * group, group, block * dv, k];
+        let buckets = width * entries;
+        let lens = [
+            width * self.d,
+            width * dv,
+            width,
+            width,
+            block * group,
+            group,
+            block * dv,
+            k,
+            buckets,
+        ];
         let mut spare = Spare::take(lens.map(padded::<E::Wide>).iter().sum());
         let mut rest = &mut spare[..];
-        let [mut q, mut sums, mut max, mut total, scores, factor, v, k] =
+        let [mut q, mut sums, mut max, mut total, scores, factor, v, k, mut buckets] =
             lens.map(|len| split(&mut rest, len));
         let mut scratch = Scratch { scores, factor, v, k };
         // SAFETY: the instruction set is the caller's, the matrices are as `Attend` says.
@@ -106,13 +126,14 @@ impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
             let queries = self.queries.len().min(first)..self.queries.len().min(first + width);
             let range = self.queries.start + queries.start..self.queries.start + queries.end;
             Group {
-                mask: HeadMask::new(self.mask, self.place, range, width, self.keys),
+                mask: HeadMask::new(self.mask, self.place.index(), range, width, self.keys),
                 queries,
                 width,
                 q: cut(&mut q, width * self.d),
                 sums: cut(&mut sums, width * dv),
                 max: cut(&mut max, width),
                 total: cut(&mut total, width),
+                buckets: cut(&mut buckets, width * entries),
                 visible: Visible::Nothing,
                 fresh: true,
             }
@@ -145,14 +166,17 @@ impl<E: Float> Attend<'_, E> {
         block: usize,
         careful: bool,
     ) -> bool {
+        let (max, total) = self.sink();
         for group in &mut *groups {
-            group.max.fill(E::Wide::neg_infinity());
-            group.total.fill(E::Wide::zero());
+            group.max.fill(max);
+            group.total.fill(total);
+            group.buckets.fill(E::Wide::zero());
             group.fresh = true;
         }
-        let end = groups.iter().map(|group| group.mask.end(self.keys)).max().unwrap_or(0);
-        for first in (0..end).step_by(block) {
-            let keys = first..end.min(first + block);
+        let mut next = self.next(groups, 0, block);
+        while !next.is_empty() {
+            let keys = next;
+            next = self.next(groups, keys.end, block);
             let mut seen = self.weights.is_some();
             for group in &mut *groups {
                 group.visible = group.mask.look(keys.clone());
@@ -161,19 +185,20 @@ impl<E: Float> Attend<'_, E> {
             if !seen {
                 continue;
             }
+            let last = next.is_empty();
             let careful = careful && !self.is_finite(keys.clone());
             // SAFETY: all of it is the caller's.
             unsafe {
                 let k = self.keys(keys.clone(), scratch.k);
                 let v = self.values::<V>(keys.clone(), scratch.v);
-                let mut ahead = match keys.end == end {
-                    true => self.next,
+                let mut ahead = match last {
+                    true => self.ahead,
                     false => Ahead {
-                        rows: block.min(end - keys.end),
-                        k: self.k.from(keys.end, 0),
-                        v: self.v.from(keys.end, 0),
+                        rows: next.len(),
+                        k: self.k.from(next.start, 0),
+                        v: self.v.from(next.start, 0),
                         queries: 0,
-                        ..self.next
+                        ..self.ahead
                     },
                 };
                 for group in &mut *groups {
@@ -183,12 +208,14 @@ impl<E: Float> Attend<'_, E> {
                     self.score::<V>(group, scratch.scores, k, keys.len(), &ahead);
                     ahead.rows = 0;
                     let scores = &mut scratch.scores[..keys.len() * group.width];
-                    group.mask.apply(group.visible, first, columns::<V>(), scores);
+                    self.settle::<V>(group, keys.start, scores);
                     update::<V, E>(group, scratch, keys.len());
+                    self.drop_weights(group, keys.clone(), scratch.scores);
+                    self.add_buckets(group, keys.clone(), scratch.scores);
                     if careful {
                         self.add_visible_values::<V>(group, scratch.scores, v, keys.len());
                     } else {
-                        self.add_values::<V>(group, scratch.scores, v, keys.len(), keys.end == end);
+                        self.add_values::<V>(group, scratch.scores, v, keys.len(), last);
                     }
                     group.fresh = false;
                 }
@@ -197,16 +224,131 @@ impl<E: Float> Attend<'_, E> {
         let mut finite = true;
         for group in groups {
             // SAFETY: the caller's.
-            finite &= unsafe { self.finish::<V>(group, scratch.scores, end) };
+            finite &= unsafe { self.finish::<V>(group, scratch.scores) };
         }
         finite
+    }
+
+    /// The most queries of a group: those of a block, where the mask has blocks.
+    fn group(&self) -> usize {
+        match self.mask.blocks.first() {
+            None => GROUP,
+            Some(blocks) => fitting(blocks.size[0], BLOCK).unwrap_or(GROUP),
+        }
+    }
+
+    /// The next keys from `first` on that some query may see, up to `block` of them; where the weights
+    /// are wanted, all keys at once.
+    fn next(&self, groups: &[Group<E>], first: usize, block: usize) -> Range<usize> {
+        if self.weights.is_some() {
+            return first..self.keys;
+        }
+        let mut next = self.keys..self.keys;
+        for group in groups {
+            let run = group.mask.next(first);
+            if !run.is_empty() && run.start < next.start {
+                next = run;
+            }
+        }
+        // Another group's keys go on where those of the first end, or overlap them.
+        for group in groups {
+            let run = group.mask.next(next.start);
+            if !run.is_empty() && run.start <= next.end {
+                next.end = next.end.max(run.end);
+            }
+        }
+        next.start..next.end.min(next.start + block)
+    }
+
+    /// The maximum and the total of the sinks.
+    fn sink(&self) -> (E::Wide, E::Wide) {
+        let (max, total) = self.mask.sink(self.place.head);
+        (max * E::Wide::from_f64(LOG2_E), total)
+    }
+
+    /// Takes a block's products to scores: what belongs to them, the cap, and the mask.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn settle<V: Vector<Scalar = E::Wide>>(
+        &self,
+        group: &Group<E>,
+        first: usize,
+        scores: &mut [E::Wide],
+    ) {
+        let Settings { scale, softcap, relative, .. } = self.settings;
+        if let Some(relative) = relative {
+            group.mask.window(first, scores).add_relative(relative, *scale);
+        }
+        if let Some(cap) = softcap {
+            // SAFETY: the instruction set is the caller's.
+            unsafe { soften::<V>(scores, E::Wide::from_f64(cap * LOG2_E)) }
+        }
+        group.mask.apply::<V>(group.visible, first, scores);
+    }
+
+    /// Drops some of the weights.
+    #[inline(always)]
+    fn drop_weights(&self, group: &Group<E>, keys: Range<usize>, weights: &mut [E::Wide]) {
+        let Some(dropout) = self.settings.dropout else { return };
+        let factor = E::Wide::from_f64(dropout.factor());
+        for (i, query) in group.queries.clone().enumerate() {
+            let row = dropout.row(self.place.row(self.mask.first, self.queries.start + query));
+            for (j, key) in keys.clone().enumerate() {
+                let weight = &mut weights[j * group.width + i];
+                *weight = if row.keeps(key) { *weight * factor } else { E::Wide::zero() };
+            }
+        }
+    }
+
+    /// Adds up the weights of the keys that share a relative value.
+    #[inline(always)]
+    fn add_buckets(&self, group: &mut Group<E>, keys: Range<usize>, weights: &[E::Wide]) {
+        let Some(relative) = &self.settings.relative else { return };
+        if relative.values.is_none() {
+            return;
+        }
+        let (width, queries) = (group.width, group.queries.len());
+        let first = self.queries.start + group.queries.start;
+        let position = relative.offset.position(self.place.batch, first);
+        for (weights, key) in weights.chunks_exact(width).zip(keys) {
+            // Queries up to the first number take the last entry, those from the second the first one.
+            let beside = key.cast_signed().saturating_sub(position);
+            let below = |n: isize| usize::try_from(n).unwrap_or(0).min(queries);
+            let last = below(beside.saturating_sub_unsigned(relative.max).saturating_add(1));
+            let none = below(beside.saturating_add_unsigned(relative.max)).max(last);
+            let mut add = |entry: usize, queries: Range<usize>| {
+                let buckets = &mut group.buckets[entry * width..][queries.clone()];
+                buckets.iter_mut().zip(&weights[queries]).for_each(|(sum, &weight)| *sum += weight);
+            };
+            add(2 * relative.max, 0..last);
+            for i in last..none {
+                add(relative.entry(position + i.cast_signed(), key), i..i + 1);
+            }
+            add(0, none..queries);
+        }
+    }
+
+    /// Adds the relative values to a query's sums, each as often as its keys weigh.
+    #[inline(always)]
+    fn add_relative_values(&self, buckets: impl Iterator<Item = E::Wide>, sums: &mut [E::Wide]) {
+        let Some(values) = self.settings.relative_values() else { return };
+        let [row, column] = [0, 1].map(|axis| values.layout.strides[axis]);
+        for (t, weight) in buckets.enumerate().filter(|(_, weight)| !weight.is_zero()) {
+            for (c, sum) in sums[..self.dv].iter_mut().enumerate() {
+                let value = values.data[values.layout.offset + t * row + c * column].wide();
+                *sum = weight.mul_add(value, *sum);
+            }
+        }
     }
 
     #[inline(always)]
     unsafe fn pack_queries<V: Vector<Scalar = E::Wide>>(&self, to: &mut [E::Wide]) {
         let step = columns::<V>();
         // The scores are made as powers of 2, which are cheaper than those of e.
-        let scale = E::Wide::from_f64(self.scale * LOG2_E);
+        let scale = E::Wide::from_f64(self.settings.scale * LOG2_E);
         let panels = to.chunks_exact_mut((step * self.d).max(1));
         for (panel, to) in panels.enumerate() {
             let queries = step.min(self.queries.len() - panel * step);
@@ -269,8 +411,8 @@ impl<E: Float> Attend<'_, E> {
         }
     }
 
-    /// Divides a group's sums by their totals and writes them; likewise the weights, where wanted.
-    /// Gives whether the outputs are finite.
+    /// Divides a group's sums by their totals and writes them; likewise the weights and the logarithms
+    /// of the totals, where wanted. Gives whether the outputs are finite.
     ///
     /// # Safety
     ///
@@ -278,9 +420,8 @@ impl<E: Float> Attend<'_, E> {
     #[inline(always)]
     unsafe fn finish<V: Vector<Scalar = E::Wide>>(
         &self,
-        group: &Group<E>,
+        group: &mut Group<E>,
         scores: &[E::Wide],
-        end: usize,
     ) -> bool {
         let zero = E::Wide::zero();
         let row = self.dv.next_multiple_of(columns::<V>());
@@ -292,25 +433,32 @@ impl<E: Float> Attend<'_, E> {
                 let out = unsafe {
                     std::slice::from_raw_parts_mut(self.out.add(query * self.out_row), self.dv)
                 };
-                if total == zero {
+                if total == zero || group.fresh {
                     out.fill(E::narrow(zero));
                 } else {
+                    let sums = &mut group.sums[i * row..][..self.dv];
+                    let buckets = group.buckets.iter().skip(i).step_by(group.width);
+                    self.add_relative_values(buckets.copied(), sums);
                     let factor = total.recip();
-                    for (out, &sum) in out.iter_mut().zip(&group.sums[i * row..]) {
+                    for (out, &sum) in out.iter_mut().zip(&*sums) {
                         let sum = sum * factor;
                         finite &= sum.is_finite();
                         *out = E::narrow(sum);
                     }
                 }
             }
+            if let Some(log_sums) = self.log_sums {
+                let log_sum = group.max[i].mul_add(E::Wide::from_f64(LN_2), total.ln());
+                let log_sum = if total == zero { E::Wide::neg_infinity() } else { log_sum };
+                // SAFETY: the caller's.
+                unsafe { log_sums.add(query).write(E::narrow(log_sum)) }
+            }
             if let Some(weights) = self.weights {
                 // SAFETY: the caller's.
                 let out = unsafe {
                     std::slice::from_raw_parts_mut(weights.add(query * self.keys), self.keys)
                 };
-                let (seen, hidden) = out.split_at_mut(end);
-                hidden.fill(E::narrow(zero));
-                for (out, row) in seen.iter_mut().zip(scores.chunks_exact(group.width)) {
+                for (out, row) in out.iter_mut().zip(scores.chunks_exact(group.width)) {
                     // 0 / NaN would be NaN: a hidden key beside a visible NaN keeps its 0.
                     *out = E::narrow(if row[i] == zero { zero } else { row[i] / total });
                 }
@@ -318,6 +466,11 @@ impl<E: Float> Attend<'_, E> {
         }
         finite
     }
+}
+
+/// A number between these that is a multiple of `block` or divides it, the largest there is.
+pub(super) fn fitting(block: usize, [least, most]: [usize; 2]) -> Option<usize> {
+    (least..=most).rev().find(|n| n.is_multiple_of(block) || block.is_multiple_of(*n))
 }
 
 /// Fetches the first row of a matrix, if it is one piece of memory: rows often lie too far apart for

@@ -22,6 +22,7 @@ mod pass;
 mod scores;
 mod values;
 
+use super::Settings;
 use super::mask::Mask;
 use crate::element::Float;
 use crate::kernel::layout::{View, count};
@@ -50,7 +51,7 @@ const COLUMNS: usize = 64;
 pub(super) fn attention_of_few<E: Float>(
     isa: Isa,
     views @ [q, k, v]: [View<E>; 3],
-    scale: f64,
+    settings: &Settings<E>,
     mask: &Mask<E>,
     out: &mut [E],
 ) {
@@ -80,9 +81,23 @@ pub(super) fn attention_of_few<E: Float>(
                 queries,
                 range: block..rows.min(block + ROWS),
             };
-            let keys = first..keys.min(first + CHUNK);
-            let pass = Pass { views, group, rows, keys, d, dv, scale, mask, partial, row, sums };
-            E::Wide::vectorized(isa, pass);
+            E::Wide::vectorized(
+                isa,
+                Pass {
+                    views,
+                    group,
+                    rows,
+                    keys: first..keys.min(first + CHUNK),
+                    all: keys,
+                    d,
+                    dv,
+                    settings,
+                    mask,
+                    partial,
+                    row,
+                    sums,
+                },
+            );
         }
     });
     let work = out.len().saturating_mul(chunks + 1);
@@ -98,23 +113,25 @@ pub(super) fn attention_of_few<E: Float>(
                 let (sums, rest) = partial[pass * each + place % ROWS * row..].split_at(sums);
                 (rest[0], rest[1], sums)
             };
-            combine((0..chunks).map(of_chunk), out);
+            combine(mask.sink(head), (0..chunks).map(of_chunk), out);
         }
     });
 }
 
-/// Puts the maximum, the total and the sums of a row's chunks together.
+/// Puts the maximum, the total and the sums of a row's chunks together, and those of its sinks.
 fn combine<'a, E: Float>(
+    sink: (E::Wide, E::Wide),
     chunks: impl Iterator<Item = (E::Wide, E::Wide, &'a [E::Wide])> + Clone,
     out: &mut [E],
 ) {
     let zero = E::Wide::zero();
-    let max = chunks.clone().fold(E::Wide::neg_infinity(), |max, (of_chunk, ..)| max.max(of_chunk));
+    let max = chunks.clone().fold(sink.0, |max, (of_chunk, ..)| max.max(of_chunk));
     // Where nothing is visible, −∞ − −∞ would be NaN.
     let base = if max == E::Wide::neg_infinity() { zero } else { max };
+    let of_sinks = (sink.0 - base).exp() * sink.1;
     let scaled = chunks.map(|(max, total, sums)| ((max - base).exp(), total, sums));
     for (block, out) in out.chunks_mut(COLUMNS).enumerate() {
-        let (mut total, mut columns) = (zero, [zero; COLUMNS]);
+        let (mut total, mut columns) = (of_sinks, [zero; COLUMNS]);
         for (factor, of_chunk, sums) in scaled.clone() {
             total += factor * of_chunk; // NaN where a visible score is: 0 · NaN keeps it
             if factor != zero {

@@ -1,231 +1,321 @@
-//! Which keys a query sees.
+//! What hides keys from queries, and what is added to their scores.
 
+use super::blocks::Blocks;
+use super::terms::{Distances, Fill, Slopes};
 use crate::element::{Float, Real};
 use crate::kernel::layout::View;
-use std::f64::consts::LOG2_E;
+use num_traits::{Float as _, Zero};
 use std::ops::Range;
 
-/// A bound on the keys: query i sees key j where j ≤ i + `offset`, or j < `prefix`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Band {
-    pub(crate) offset: isize,
-    pub(crate) prefix: usize,
-}
-
-impl Band {
-    /// Query `i` sees the keys below this, and no others.
-    fn limit(self, i: usize) -> usize {
-        (i + 1).saturating_add_signed(self.offset).max(self.prefix)
-    }
-}
-
-/// What hides keys from queries, and what is added to their scores. A key is visible where all parts
-/// agree that it is. Every view has the sizes [B, H, Q, K], with stride 0 along the axes that it
-/// does not tell apart.
-#[derive(Clone, Debug)]
+/// What hides keys from queries, and what is added to the scores of the others. A key is visible where
+/// all parts agree that it is. Every view has the sizes [B, H, Q, K], with stride 0 along the axes that
+/// it does not tell apart.
+#[derive(Clone)]
 pub(crate) struct Mask<'a, E> {
+    /// The first keys, this many, stand outside of all that follows: every query sees them, and nothing
+    /// is added to their scores. All parts count keys from behind them.
+    pub(crate) extra: usize,
     /// True where a key may be seen.
     pub(crate) keep: Vec<View<'a, bool>>,
-    pub(crate) bands: Vec<Band>,
+    pub(crate) bands: Vec<Band<'a>>,
+    pub(crate) blocks: Vec<Blocks<'a>>,
     /// Added to the scaled scores; −∞ hides as `keep` does.
     pub(crate) bias: Vec<View<'a, E>>,
+    pub(crate) slopes: Vec<Slopes<'a, E>>,
+    pub(crate) distances: Vec<Distances<'a, E>>,
+    pub(crate) fills: Vec<Fill<'a, E>>,
+    /// Scores, over [H], that take part in the softmax without a key: their weights go nowhere.
+    pub(crate) sinks: Vec<View<'a, E>>,
+    /// The batch entry that is the first of this mask, counted in the whole.
+    pub(crate) first: usize,
 }
 
-/// How much of a block is visible.
+/// A run of keys for each query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Visible {
-    Nothing,
-    Some,
-    All,
+pub(crate) enum Band<'a> {
+    Diagonal(Diagonal<'a>),
+    /// Of each query the keys from the first number up to, but without, the second.
+    Ranges(&'a [[usize; 2]]),
 }
 
-/// The mask for one head and a block of its queries. Scores and flags are laid out key by key, with
-/// `width` places for the queries of each.
-pub(super) struct HeadMask<'a, E> {
-    mask: &'a Mask<'a, E>,
-    batch: usize,
-    head: usize,
-    queries: Range<usize>,
-    width: usize,
-    /// For each query, the keys that the bands let it see are those below. Empty without bands.
-    limits: Vec<usize>,
-    /// Of the block that was looked at last: for each of `width` queries, how many of its keys the
-    /// bands let it see; empty where all.
-    seen: Vec<i32>,
-    /// Likewise, flag by flag; empty where there are no flags.
-    visible: Vec<bool>,
+/// Keys around a query's own position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Diagonal<'a> {
+    pub(crate) offset: Offset<'a>,
+    /// So many keys before its own position are visible; all if not given.
+    pub(crate) behind: Option<usize>,
+    /// So many after it.
+    pub(crate) ahead: Option<usize>,
+    /// The first keys, this many, are visible to every query.
+    pub(crate) prefix: usize,
+    /// Queries at the positions below this see every key.
+    pub(crate) global: usize,
 }
 
-impl<E> Mask<'_, E> {
-    /// Everything is visible.
-    pub(crate) const NONE: Self = Mask { keep: Vec::new(), bands: Vec::new(), bias: Vec::new() };
+/// Query i stands at the position i + offset among the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offset<'a> {
+    Same(isize),
+    BySample(&'a [isize]),
+}
 
-    /// The bands let query `i` see those of `keys` keys that are below this.
-    pub(super) fn limit(&self, i: usize, keys: usize) -> usize {
-        self.bands.iter().fold(keys, |limit, band| limit.min(band.limit(i)))
+/// What one band shows a query: the keys below `prefix`, and those from `from` up to, but without, `to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reach {
+    pub(super) prefix: usize,
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
+
+impl Offset<'_> {
+    /// The position of query `i` of a batch entry.
+    pub(super) fn position(self, batch: usize, i: usize) -> isize {
+        let offset = match self {
+            Offset::Same(offset) => offset,
+            Offset::BySample(offsets) => offsets[batch],
+        };
+        // No tensor has more than isize::MAX elements.
+        offset.saturating_add_unsigned(i)
+    }
+
+    fn sliced(self, first: usize, count: usize) -> Self {
+        match self {
+            Offset::Same(_) => self,
+            Offset::BySample(offsets) => Offset::BySample(&offsets[first..first + count]),
+        }
+    }
+
+    /// Whether there is an offset for each of `batch` entries.
+    pub(super) fn covers(self, batch: usize) -> bool {
+        match self {
+            Offset::Same(_) => true,
+            Offset::BySample(offsets) => offsets.len() == batch,
+        }
     }
 }
 
-impl<'a, E> Mask<'a, E> {
+impl Diagonal<'_> {
+    /// Every key, whatever the offset.
+    pub(crate) const ALL: Self =
+        Diagonal { offset: Offset::Same(0), behind: None, ahead: None, prefix: 0, global: 0 };
+
+    fn reach(self, (batch, i): (usize, usize), keys: usize) -> Reach {
+        let position = self.offset.position(batch, i);
+        if usize::try_from(position).is_ok_and(|position| position < self.global) {
+            return Reach { prefix: 0, from: 0, to: keys };
+        }
+        let below = |n: isize| usize::try_from(n).unwrap_or(0).min(keys);
+        let to = match self.ahead {
+            Some(ahead) => below(position.saturating_add(1).saturating_add_unsigned(ahead)),
+            None => keys,
+        };
+        let from = match self.behind {
+            Some(behind) => below(position.saturating_sub_unsigned(behind)),
+            None => 0,
+        };
+        Reach { prefix: self.prefix.min(keys), from, to }
+    }
+}
+
+impl Band<'_> {
+    /// What it shows a query of `keys` keys.
+    fn reach(self, at @ (_, i): (usize, usize), keys: usize) -> Reach {
+        match self {
+            Band::Diagonal(diagonal) => diagonal.reach(at, keys),
+            Band::Ranges(ranges) => {
+                let [from, to] = ranges[i].map(|key| key.min(keys));
+                Reach { prefix: 0, from, to }
+            }
+        }
+    }
+}
+
+impl Reach {
+    /// Both parts as one, where they are one: an empty prefix, or one that meets the rest.
+    fn joined(self) -> Self {
+        let Reach { prefix, from, to } = self;
+        if prefix == 0 {
+            Reach { from: from.min(to), ..self }
+        } else if from >= to {
+            Reach { prefix: 0, from: 0, to: prefix }
+        } else if from <= prefix {
+            Reach { prefix: 0, from: 0, to: to.max(prefix) }
+        } else {
+            self
+        }
+    }
+
+    /// Whether there are two parts.
+    pub(super) fn is_split(self) -> bool {
+        self.prefix > 0
+    }
+}
+
+impl<'a, E: Copy> Mask<'a, E> {
+    /// Everything is visible.
+    pub(crate) const NONE: Self = Mask {
+        extra: 0,
+        keep: Vec::new(),
+        bands: Vec::new(),
+        blocks: Vec::new(),
+        bias: Vec::new(),
+        slopes: Vec::new(),
+        distances: Vec::new(),
+        fills: Vec::new(),
+        sinks: Vec::new(),
+        first: 0,
+    };
+
+    /// What each band shows a query of `keys` keys, the extra ones among them.
+    pub(super) fn reaches(&self, at: (usize, usize), keys: usize) -> impl Iterator<Item = Reach> {
+        let extra = self.extra;
+        self.bands.iter().map(move |band| {
+            let Reach { prefix, from, to } = band.reach(at, keys - extra);
+            Reach { prefix: prefix + extra, from: from + extra, to: to + extra }.joined()
+        })
+    }
+
+    /// The keys beyond which, on either side, the bands let a query see none.
+    pub(super) fn run(&self, at: (usize, usize), keys: usize) -> [usize; 2] {
+        self.reaches(at, keys).fold([0, keys], |[from, to], reach| {
+            let start = if reach.is_split() { 0 } else { reach.from };
+            let (from, to) = (from.max(start), to.min(reach.to));
+            [from.min(to), to]
+        })
+    }
+
+    /// Whether anything is added to scores.
+    pub(super) fn adds(&self) -> bool {
+        !(self.bias.is_empty()
+            && self.slopes.is_empty()
+            && self.distances.is_empty()
+            && self.fills.is_empty())
+    }
+
+    /// The greatest of a head's sinks, and the sum of e to all of them relative to it.
+    pub(super) fn sink(&self, head: usize) -> (E::Wide, E::Wide)
+    where
+        E: Float,
+    {
+        let at = |sinks: &View<E>| {
+            sinks.data[sinks.layout.offset + head * sinks.layout.strides[0]].wide()
+        };
+        let nothing = E::Wide::neg_infinity();
+        let max = self.sinks.iter().map(at).fold(nothing, |max, x| max.max(x));
+        let base = if max == nothing { E::Wide::zero() } else { max };
+        let total =
+            self.sinks.iter().map(at).fold(E::Wide::zero(), |sum, x| sum + (x - base).exp());
+        (max, total)
+    }
+
+    /// Writes −∞ over the scores of these keys that a query may not see; there are `all` keys.
+    pub(super) fn hide_row<R: Real>(
+        &self,
+        (index @ [batch, head, query], keys, all): ([usize; 3], Range<usize>, usize),
+        scores: &mut [R],
+    ) {
+        let hidden = R::neg_infinity();
+        let run = self.run((batch, query), all).map(|key| key.clamp(keys.start, keys.end));
+        scores[..run[0] - keys.start].fill(hidden);
+        scores[run[1] - keys.start..].fill(hidden);
+        for keep in &self.keep {
+            let strides = keep.layout.strides;
+            let at: usize = index.iter().zip(strides.iter()).map(|(i, stride)| i * stride).sum();
+            let at = keep.layout.offset + at;
+            for key in run[0].max(self.extra)..run[1] {
+                if !keep.data[at + (key - self.extra) * strides[3]] {
+                    scores[key - keys.start] = hidden;
+                }
+            }
+        }
+        self.hidden_by_parts((batch, head), query, keys.clone(), all, |run| {
+            scores[run.start - keys.start..run.end - keys.start].fill(hidden);
+        });
+    }
+
+    /// Calls `hide` with the runs of keys among these that a query may not see because of the blocks, or
+    /// because they lie between the parts of a band. There are `all` keys.
+    pub(super) fn hidden_by_parts(
+        &self,
+        (batch, head): (usize, usize),
+        query: usize,
+        keys: Range<usize>,
+        all: usize,
+        mut hide: impl FnMut(Range<usize>),
+    ) {
+        for reach in self.reaches((batch, query), all).filter(|reach| reach.is_split()) {
+            let gap = reach.prefix.max(keys.start)..reach.from.min(keys.end);
+            if gap.start < gap.end {
+                hide(gap);
+            }
+        }
+        let extra = self.extra;
+        let behind = keys.start.max(extra) - extra..keys.end.max(extra) - extra;
+        for blocks in &self.blocks {
+            if !behind.is_empty() {
+                blocks.hidden(head, query, behind.clone(), |run| {
+                    hide(run.start + extra..run.end + extra)
+                });
+            }
+        }
+    }
+
     /// The mask of `count` samples from `first` on.
     pub(crate) fn sliced(&self, first: usize, count: usize) -> Mask<'a, E> {
-        fn part<'a, T>(view: &View<'a, T>, first: usize, count: usize) -> View<'a, T> {
-            View { layout: view.layout.sliced(0, first, count), data: view.data }
-        }
-        Mask {
-            keep: self.keep.iter().map(|keep| part(keep, first, count)).collect(),
-            bands: self.bands.clone(),
-            bias: self.bias.iter().map(|bias| part(bias, first, count)).collect(),
-        }
-    }
-}
-
-impl<'a, E: Float> HeadMask<'a, E> {
-    pub(super) fn new(
-        mask: &'a Mask<'a, E>,
-        (batch, head): (usize, usize),
-        queries: Range<usize>,
-        width: usize,
-        keys: usize,
-    ) -> Self {
-        let limits = match mask.bands.is_empty() {
-            true => Vec::new(),
-            false => queries.clone().map(|i| mask.limit(i, keys)).collect(),
-        };
-        let (seen, visible) = (Vec::new(), Vec::new());
-        HeadMask { mask, batch, head, queries, width, limits, seen, visible }
-    }
-
-    /// No query sees a key from here on.
-    pub(super) fn end(&self, keys: usize) -> usize {
-        self.limits.iter().copied().max().unwrap_or(keys)
-    }
-
-    /// Looks up a block of keys in bands and flags.
-    pub(super) fn look(&mut self, keys: Range<usize>) -> Visible {
-        self.seen.clear();
-        self.visible.clear();
-        if self.limits.iter().any(|&limit| limit < keys.end) {
-            let seen = |&limit: &usize| limit.clamp(keys.start, keys.end) - keys.start;
-            let as_i32 = |n| i32::try_from(n).unwrap_or(i32::MAX);
-            self.seen.extend(self.limits.iter().map(|limit| as_i32(seen(limit))));
-            self.seen.resize(self.width, 0);
-        }
-        if self.mask.keep.is_empty() {
-            return match self.seen.iter().max() {
-                None => Visible::All,
-                Some(0) => Visible::Nothing,
-                Some(_) => Visible::Some,
+        fn parts<'a, T>(views: &[View<'a, T>], first: usize, count: usize) -> Vec<View<'a, T>> {
+            let part = |view: &View<'a, T>| View {
+                layout: view.layout.sliced(0, first, count),
+                data: view.data,
             };
+            views.iter().map(part).collect()
         }
-        let (width, queries) = (self.width, self.queries.len());
-        self.visible.resize(keys.len() * width, true);
-        for (flags, j) in self.visible.chunks_exact_mut(width).zip(0..) {
-            flags.iter_mut().zip(&self.seen).for_each(|(flag, &seen)| *flag = j < seen);
-        }
-        for keep in &self.mask.keep {
-            let (at, [query, key]) = self.start(keep, keys.start);
-            for (j, flags) in self.visible.chunks_exact_mut(width).enumerate() {
-                let at = at + j * key;
-                if query == 0 {
-                    if !keep.data[at] {
-                        flags.fill(false);
-                    }
-                } else {
-                    let keep = keep.data[at..].iter().step_by(query);
-                    flags[..queries].iter_mut().zip(keep).for_each(|(flag, &keep)| *flag &= keep);
-                }
+        let offset = |offset: Offset<'a>| offset.sliced(first, count);
+        let band = |band: &Band<'a>| match *band {
+            Band::Diagonal(band) => {
+                Band::Diagonal(Diagonal { offset: offset(band.offset), ..band })
             }
-        }
-        let rows = self.visible.chunks_exact(width);
-        let count: usize = rows.map(|row| row[..queries].iter().filter(|&&v| v).count()).sum();
-        match count {
-            0 => Visible::Nothing,
-            count if count == keys.len() * queries => Visible::All,
-            _ => Visible::Some,
-        }
-    }
-
-    /// How many of the `keys` keys of the block the bands let any of these queries see.
-    #[inline(always)]
-    pub(super) fn bound(&self, queries: Range<usize>, keys: usize) -> usize {
-        let seen = self.seen.get(queries.start..queries.end.min(self.seen.len()));
-        let most = seen.and_then(|seen| seen.iter().max());
-        most.map_or(keys, |&most| usize::try_from(most).unwrap_or(0).min(keys))
-    }
-
-    /// Adds the biases to the scores of the block, which are binary logarithms, then hides what
-    /// [`look`](Self::look) found hidden. Beyond the [`bound`](Self::bound) of each `step` queries,
-    /// scores are of no interest.
-    #[inline(always)]
-    pub(super) fn apply<R: Real>(
-        &self,
-        visible: Visible,
-        first: usize,
-        step: usize,
-        scores: &mut [R],
-    ) where
-        E: Float<Wide = R>,
-    {
-        let queries = self.queries.len();
-        let hidden = R::neg_infinity();
-        let log2_e = R::from_f64(LOG2_E);
-        for bias in &self.mask.bias {
-            let (at, [query, key]) = self.start(bias, first);
-            for (j, scores) in scores.chunks_exact_mut(self.width).enumerate() {
-                for (i, score) in scores[..queries].iter_mut().enumerate() {
-                    let bias = bias.data[at + j * key + i * query].wide();
-                    // What is hidden stays so: −∞ and another bias of ∞ or NaN would be NaN.
-                    let hide = bias == hidden || *score == hidden;
-                    let sum = bias * log2_e + *score;
-                    // The least and the greatest number stay finite in the other base too.
-                    let overflows = sum.is_infinite() && bias.is_finite() && score.is_finite();
-                    let sum = if overflows { bias } else { sum };
-                    *score = if hide { hidden } else { sum };
-                }
-            }
-        }
-        if visible == Visible::All {
-            return;
-        }
-        if self.visible.is_empty() {
-            return self.apply_bands(step, scores);
-        }
-        for (score, &visible) in scores.iter_mut().zip(&self.visible) {
-            *score = if visible { *score } else { hidden };
+            ranges => ranges,
+        };
+        Mask {
+            extra: self.extra,
+            keep: parts(&self.keep, first, count),
+            bands: self.bands.iter().map(band).collect(),
+            blocks: self.blocks.clone(),
+            bias: parts(&self.bias, first, count),
+            slopes: self.slopes.iter().map(|x| Slopes { offset: offset(x.offset), ..*x }).collect(),
+            distances: self
+                .distances
+                .iter()
+                .map(|x| Distances { offset: offset(x.offset), ..*x })
+                .collect(),
+            fills: self.fills.clone(),
+            sinks: self.sinks.clone(),
+            first: self.first + first,
         }
     }
 
-    /// Hides what the bands hide.
-    #[inline(always)]
-    fn apply_bands<R: Real>(&self, step: usize, scores: &mut [R]) {
-        let keys = scores.len() / self.width;
-        for panel in (0..self.width).step_by(step) {
-            let queries = panel..self.queries.len().min(panel + step);
-            let bound = self.bound(queries.clone(), keys);
-            let least = self.seen[queries].iter().copied().min().unwrap_or(0);
-            let seen = &self.seen[panel..panel + step];
-            for key in usize::try_from(least).unwrap_or(0)..bound {
-                let j = i32::try_from(key).unwrap_or(i32::MAX);
-                let scores = &mut scores[key * self.width + panel..][..step];
-                // Whole vectors at a time; a tile has a multiple of 4 columns.
-                for (scores, seen) in
-                    scores.as_chunks_mut::<4>().0.iter_mut().zip(seen.as_chunks::<4>().0)
-                {
-                    for (score, &seen) in scores.iter_mut().zip(seen) {
-                        *score = if j < seen { *score } else { R::neg_infinity() };
-                    }
-                }
-            }
-        }
-    }
-
-    /// Where a view has the first query and the key `first`, and its strides over queries and keys.
-    #[inline(always)]
-    fn start<T>(&self, view: &View<T>, first: usize) -> (usize, [usize; 2]) {
-        let strides = view.layout.strides;
-        let index = [self.batch, self.head, self.queries.start, first];
-        let at: usize = index.iter().zip(strides.iter()).map(|(i, stride)| i * stride).sum();
-        (view.layout.offset + at, [strides[2], strides[3]])
+    /// That all parts are for scores of these sizes: what the kernels rely on.
+    pub(super) fn check(&self, [batch, heads, queries, keys]: [usize; 4]) {
+        assert!(self.extra <= keys);
+        let full = [batch, heads, queries, keys - self.extra];
+        assert!(self.keep.iter().all(|keep| keep.layout.dims[..] == full));
+        assert!(self.bias.iter().all(|bias| bias.layout.dims[..] == full));
+        let covered = |band: &Band| match band {
+            Band::Diagonal(band) => band.offset.covers(batch),
+            Band::Ranges(ranges) => ranges.len() == queries,
+        };
+        assert!(self.bands.iter().all(covered));
+        assert!(
+            self.slopes.iter().all(|x| x.offset.covers(batch) && x.each.layout.dims[..] == [heads])
+        );
+        assert!(
+            self.distances
+                .iter()
+                .all(|x| x.offset.covers(batch) && x.table.layout.dims[0] == heads)
+        );
+        assert!(self.sinks.iter().all(|sinks| sinks.layout.dims[..] == [heads]));
+        assert!(
+            self.blocks.iter().all(|blocks| blocks.covers(heads, [queries, keys - self.extra]))
+        );
     }
 }

@@ -5,24 +5,35 @@
 //! time. A few queries take another way ([`few`]).
 
 mod block;
+mod blocks;
 mod few;
+mod head_mask;
 mod mask;
 mod operand;
 #[cfg(test)]
 mod properties;
 mod running;
+mod stages;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod values;
 
-pub(crate) use mask::{Band, Mask};
+pub(crate) use blocks::Blocks;
+pub(crate) use mask::{Band, Diagonal, Mask, Offset};
+pub use stages::Stage;
+pub(crate) use stages::scores;
+pub use terms::ScoreBlock;
+pub(crate) use terms::{Distances, Fill, Relative, Slopes};
 
+use super::dropout::Dropout;
 use super::gemm::Matrix;
 use super::layout::{View, count};
 use super::parallel::for_each;
 use super::simd::{Isa, Lanes};
 use crate::element::Float;
-use block::{Ahead, Attend, KEYS};
+use block::{Ahead, Attend, KEYS, fitting};
+use std::ops::Range;
 
 /// Queries in a piece, as long as there are enough pieces: the more, the fewer times keys and values
 /// are fetched and packed; the fewer, the more pieces for threads to share.
@@ -30,41 +41,92 @@ const QUERIES: [usize; 2] = [192, 96];
 /// Pieces that are enough for many threads.
 const PIECES: usize = 16;
 
-/// Queries in a piece of work, by sizes alone.
-fn piece(heads: usize, queries: usize) -> usize {
+/// How scores become weights, besides the mask.
+#[derive(Clone)]
+pub(crate) struct Settings<'a, E> {
+    /// What products of queries and keys are multiplied by.
+    pub(crate) scale: f64,
+    /// Scores become cap · tanh(score / cap), before the mask.
+    pub(crate) softcap: Option<f64>,
+    /// On the weights.
+    pub(crate) dropout: Option<Dropout>,
+    pub(crate) relative: Option<Relative<'a, E>>,
+}
+
+/// A head, by its sizes and its number.
+#[derive(Clone, Copy)]
+struct Place {
+    batch: usize,
+    head: usize,
+    heads: usize,
+    queries: usize,
+}
+
+/// What attention writes: the output, [B, Q, H, Dv] in row-major order, and where wanted the weights,
+/// [B, H, Q, K], and the logarithms of the sums of e to the scores, [B, H, Q].
+pub(crate) struct Out<'o, E> {
+    pub(crate) out: &'o mut [E],
+    pub(crate) weights: Option<&'o mut [E]>,
+    pub(crate) log_sums: Option<&'o mut [E]>,
+}
+
+impl<'a, E> Settings<'a, E> {
+    /// A scale and nothing else.
+    pub(crate) fn scaled(scale: f64) -> Self {
+        Settings { scale, softcap: None, dropout: None, relative: None }
+    }
+
+    /// The relative values, if there are any.
+    fn relative_values(&self) -> Option<&View<'a, E>> {
+        self.relative.as_ref().and_then(|relative| relative.values.as_ref())
+    }
+}
+
+impl Place {
+    fn index(self) -> (usize, usize) {
+        (self.batch, self.head)
+    }
+
+    /// The number of a query among all, where the first batch entry has this number.
+    fn row(self, first: usize, query: usize) -> usize {
+        ((first + self.batch) * self.heads + self.head) * self.queries + query
+    }
+}
+
+/// Queries in a piece of work, by sizes alone; whole blocks, where the mask has blocks.
+fn piece<E>(heads: usize, queries: usize, mask: &Mask<E>) -> usize {
     let enough = |&cut: &usize| queries.div_ceil(cut).saturating_mul(heads) >= PIECES;
-    QUERIES.into_iter().find(enough).unwrap_or(QUERIES[1])
+    let piece = QUERIES.into_iter().find(enough).unwrap_or(QUERIES[1]);
+    let block = mask.blocks.first().map(|blocks| blocks.size[0]);
+    block.and_then(|block| fitting(block, [QUERIES[1] / 2, piece])).unwrap_or(piece)
 }
 
 /// The attention of `q` [B, H, Q, D] to `k` [B, G, K, D] and `v` [B, G, K, Dv], in any strides. G
 /// divides H, and query head h reads head h / (H/G). `out` is [B, Q, H, Dv] in row-major order.
 pub(crate) fn attention<E: Float>(
-    q: View<E>,
-    k: View<E>,
-    v: View<E>,
-    scale: f64,
+    views: [View<E>; 3],
+    settings: &Settings<E>,
     mask: &Mask<E>,
     out: &mut [E],
 ) {
-    attention_on(Isa::best(), [q, k, v], scale, mask, (out, None));
+    attention_to(views, settings, mask, Out { out, weights: None, log_sums: None });
 }
 
-/// As [`attention`]; also writes the weights, [B, H, Q, K] in row-major order.
-pub(crate) fn attention_with_weights<E: Float>(
-    q: View<E>,
-    k: View<E>,
-    v: View<E>,
-    scale: f64,
+/// As [`attention`], with all that is wanted.
+pub(crate) fn attention_to<E: Float>(
+    views: [View<E>; 3],
+    settings: &Settings<E>,
     mask: &Mask<E>,
-    (out, weights): (&mut [E], &mut [E]),
+    out: Out<E>,
 ) {
-    attention_on(Isa::best(), [q, k, v], scale, mask, (out, Some(weights)));
+    attention_on(Isa::best(), views, settings, mask, out);
 }
 
 /// Outputs that threads share, each writing other parts.
 struct Outputs<E> {
     out: *mut E,
     weights: Option<*mut E>,
+    log_sums: Option<*mut E>,
 }
 
 // SAFETY: the parts that are written through it are disjoint, see `attention_on`; elements are
@@ -77,38 +139,57 @@ impl<E> Outputs<E> {
     /// # Safety
     ///
     /// The elements lie within the outputs, or one past their ends.
-    unsafe fn at(&self, out: usize, weights: usize) -> (*mut E, Option<*mut E>) {
+    unsafe fn at(&self, [out, weights, log_sums]: [usize; 3]) -> Self {
         // SAFETY: the caller's.
-        unsafe { (self.out.add(out), self.weights.map(|start| start.add(weights))) }
+        unsafe {
+            Outputs {
+                out: self.out.add(out),
+                weights: self.weights.map(|start| start.add(weights)),
+                log_sums: self.log_sums.map(|start| start.add(log_sums)),
+            }
+        }
+    }
+}
+
+/// That everything has the sizes that the blocks rely on.
+fn check<E: Float>([q, k, v]: [View<E>; 3], settings: &Settings<E>, mask: &Mask<E>, out: &Out<E>) {
+    let [batch, heads, queries, d] = [0, 1, 2, 3].map(|axis| q.layout.dims[axis]);
+    let [groups, keys] = [1, 2].map(|axis| k.layout.dims[axis]);
+    let dv = v.layout.dims[3];
+    assert_eq!(k.layout.dims[..], [batch, groups, keys, d]);
+    assert_eq!(v.layout.dims[..], [batch, groups, keys, dv]);
+    assert!([q, k, v].iter().all(|view| view.layout.extent() <= view.data.len()));
+    let rows = count(&[batch, heads, queries]);
+    assert_eq!(out.out.len(), count(&[rows, dv]));
+    assert!(out.weights.as_ref().is_none_or(|weights| weights.len() == count(&[rows, keys])));
+    assert!(out.log_sums.as_ref().is_none_or(|log_sums| log_sums.len() == rows));
+    mask.check([batch, heads, queries, keys]);
+    if let Some(relative) = &settings.relative {
+        relative.check([batch, heads, queries, dv]);
     }
 }
 
 fn attention_on<E: Float>(
     isa: Isa,
     [q, k, v]: [View<E>; 3],
-    scale: f64,
+    settings: &Settings<E>,
     mask: &Mask<E>,
-    (out, weights): (&mut [E], Option<&mut [E]>),
+    out: Out<E>,
 ) {
+    check([q, k, v], settings, mask, &out);
     let [batch, heads, queries, d] = [0, 1, 2, 3].map(|axis| q.layout.dims[axis]);
     let [groups, keys] = [1, 2].map(|axis| k.layout.dims[axis]);
     let dv = v.layout.dims[3];
-    // All that the blocks rely on.
-    assert_eq!(k.layout.dims[..], [batch, groups, keys, d]);
-    assert_eq!(v.layout.dims[..], [batch, groups, keys, dv]);
-    assert!([q, k, v].iter().all(|view| view.layout.extent() <= view.data.len()));
     let rows = count(&[batch, heads, queries]);
-    assert_eq!(out.len(), count(&[rows, dv]));
-    assert!(weights.as_ref().is_none_or(|weights| weights.len() == count(&[rows, keys])));
-    let full = [batch, heads, queries, keys];
-    assert!(mask.keep.iter().all(|keep| keep.layout.dims[..] == full));
-    assert!(mask.bias.iter().all(|bias| bias.layout.dims[..] == full));
-    if out.is_empty() && weights.as_ref().is_none_or(|weights| weights.is_empty()) {
+    let Out { out, weights, log_sums } = out;
+    let more = weights.is_some() || log_sums.is_some();
+    if rows == 0 || out.is_empty() && !more {
         return;
     }
     assert!(groups > 0 && heads.is_multiple_of(groups));
-    if queries <= few::FEW && weights.is_none() {
-        return few::attention_of_few(isa, [q, k, v], scale, mask, out);
+    let Settings { dropout, relative, .. } = settings;
+    if queries <= few::FEW && !more && dropout.is_none() && relative.is_none() {
+        return few::attention_of_few(isa, [q, k, v], settings, mask, out);
     }
 
     let matrix = |view: View<'_, E>, batch: usize, head: usize| {
@@ -116,9 +197,12 @@ fn attention_on<E: Float>(
         let at = view.layout.offset + batch * strides[0] + head * strides[1];
         (at, strides[2], strides[3])
     };
-    let outputs =
-        Outputs { out: out.as_mut_ptr(), weights: weights.map(|weights| weights.as_mut_ptr()) };
-    let cut = piece(batch * heads, queries);
+    let outputs = Outputs {
+        out: out.as_mut_ptr(),
+        weights: weights.map(|weights| weights.as_mut_ptr()),
+        log_sums: log_sums.map(|log_sums| log_sums.as_mut_ptr()),
+    };
+    let cut = piece(batch * heads, queries, mask);
     let pieces = queries.div_ceil(cut);
     let work = rows.saturating_mul(keys).saturating_mul(d + dv + 8);
     let part = |(at, row, column), data| Matrix { data, at, row, column };
@@ -133,15 +217,15 @@ fn attention_on<E: Float>(
     };
     let all = batch * heads * pieces;
     for_each(all, work, |i| {
-        let (q, k, v, range) = operands(i);
+        let (q, k, v, range): (_, _, _, Range<usize>) = operands(i);
         let ahead = operands((i + 1).min(all - 1));
         let i = i / pieces;
         let (b, h) = (i / heads, i % heads);
-        // SAFETY: the rows `range` of this batch entry and head exist in both outputs, whose
+        // SAFETY: the rows `range` of this batch entry and head exist in all outputs, whose
         // lengths were checked, and no other block has them.
-        let (out, weights) = unsafe {
-            let first = range.start;
-            outputs.at(((b * queries + first) * heads + h) * dv, (i * queries + first) * keys)
+        let outputs = unsafe {
+            let row = i * queries + range.start;
+            outputs.at([((b * queries + range.start) * heads + h) * dv, row * keys, row])
         };
         let work = Attend {
             q,
@@ -151,13 +235,14 @@ fn attention_on<E: Float>(
             keys,
             d,
             dv,
-            scale,
+            settings,
             mask,
-            place: (b, h),
-            out,
+            place: Place { batch: b, head: h, heads, queries },
+            out: outputs.out,
             out_row: heads * dv,
-            weights,
-            next: Ahead {
+            weights: outputs.weights,
+            log_sums: outputs.log_sums,
+            ahead: Ahead {
                 rows: keys.min(KEYS),
                 k: ahead.1,
                 v: ahead.2,

@@ -3,24 +3,69 @@
 
 use super::tests::{Case, case, causal};
 use super::*;
+use crate::kernel::dropout::Dropout;
 use crate::kernel::layout::Layout;
 use crate::kernel::testing::{Block, Rng, bits, in_pools};
 
-/// What a random mask is made of: flags and biases over some of the axes [B, H, Q, K].
+/// What a random mask and random settings are made of. Views are over some of the axes [B, H, Q, K], the
+/// keys without the extra ones.
+#[derive(Default)]
 struct Parts {
+    extra: usize,
     keep: Vec<Block<bool>>,
     bias: Vec<Block<f32>>,
-    bands: Vec<Band>,
+    bands: Vec<Diagonal<'static>>,
+    /// Of the bands and of what depends on positions, where it is not the same for all samples.
+    offsets: Option<Vec<isize>>,
+    ranges: Vec<[usize; 2]>,
+    blocks: Option<ListedBlocks>,
+    slopes: Option<Block<f32>>,
+    distances: Option<(Block<f32>, isize)>,
+    sinks: Vec<Block<f32>>,
+    softcap: Option<f64>,
+    dropout: Option<Dropout>,
+    relative: Option<(usize, Block<f32>, Block<f32>)>,
+}
+
+struct ListedBlocks {
+    size: [usize; 2],
+    rows: usize,
+    by_head: bool,
+    starts: Vec<usize>,
+    columns: Vec<usize>,
+}
+
+impl ListedBlocks {
+    fn random(rng: &mut Rng, [_, heads, queries, keys]: [usize; 4]) -> Self {
+        let size = [1 + rng.below(70), 1 + rng.below(70)];
+        let (rows, by_head) = (queries.div_ceil(size[0]), rng.below(2) == 0);
+        let (mut starts, mut columns) = (vec![0], vec![]);
+        let density = 1 + rng.below(3);
+        for _ in 0..if by_head { rows * heads } else { rows } {
+            columns.extend((0..keys.div_ceil(size[1])).filter(|_| rng.below(density + 1) == 0));
+            starts.push(columns.len());
+        }
+        ListedBlocks { size, rows, by_head, starts, columns }
+    }
+}
+
+fn fill(block: &mut ScoreBlock<'_, f32>) {
+    let (batch, head) = (block.batch, block.head);
+    block.fill(|i, j| match (i * 7 + j * 3 + batch + head) % 5 {
+        0 => f32::NEG_INFINITY,
+        n => n as f32 * 0.5,
+    });
 }
 
 impl Parts {
+    /// Flags, biases and bands: what was always there.
     fn random(rng: &mut Rng, full: [usize; 4]) -> Self {
         let layout = |rng: &mut Rng| {
             let at: Vec<usize> = (0..4).filter(|_| rng.below(2) == 0).collect();
             let dims: Vec<usize> = at.iter().map(|&axis| full[axis]).collect();
             (dims.iter().product::<usize>(), Layout::packed(&dims).broadcast(&full, &at))
         };
-        let mut parts = Parts { keep: vec![], bias: vec![], bands: vec![] };
+        let mut parts = Parts::default();
         for _ in 0..rng.below(3) {
             let (count, layout) = layout(rng);
             let data = (0..count).map(|_| rng.below(5) > 0).collect();
@@ -33,18 +78,108 @@ impl Parts {
             parts.bias.push(Block { data, layout });
         }
         for _ in 0..rng.below(3) {
-            let offset = rng.below(full[3] + full[2] + 2) as isize - full[2] as isize;
-            parts.bands.push(Band { offset, prefix: rng.below(full[3] + 1) * rng.below(2) });
+            parts.bands.push(diagonal(rng, full));
         }
         parts
     }
 
-    fn mask(&self) -> Mask<'_, f32> {
-        Mask {
-            keep: self.keep.iter().map(Block::view).collect(),
-            bands: self.bands.clone(),
-            bias: self.bias.iter().map(Block::view).collect(),
+    /// Any of what there is, for queries of these sizes and values of the width `dv`.
+    fn all(rng: &mut Rng, [b, h, q, keys]: [usize; 4], dv: usize) -> Self {
+        let extra = rng.below(3).min(keys) * rng.below(2);
+        let full @ [.., k] = [b, h, q, keys - extra];
+        let mut parts = Parts { extra, ..Parts::random(rng, full) };
+        let now = |rng: &mut Rng| rng.below(4) == 0;
+        if now(rng) {
+            let offset = |rng: &mut Rng| rng.below(k + q + 2) as isize - q as isize;
+            parts.offsets = Some((0..b).map(|_| offset(rng)).collect());
         }
+        if now(rng) {
+            parts.ranges = (0..q).map(|_| [rng.below(k + 2), rng.below(k + 2)]).collect();
+        }
+        if now(rng) {
+            parts.blocks = Some(ListedBlocks::random(rng, full));
+        }
+        if now(rng) {
+            parts.slopes = Some(rng.block(&[h]));
+            parts.slopes.iter_mut().flat_map(|x| &mut x.data).for_each(|x| *x *= 0.05);
+        }
+        if now(rng) {
+            let count = 1 + rng.below(40);
+            let first = rng.below(80) as isize - 60;
+            parts.distances = Some((rng.block(&[h, count]), first));
+        }
+        for _ in 0..rng.below(3) * rng.below(2) {
+            parts.sinks.push(rng.block(&[h]));
+        }
+        if now(rng) {
+            parts.softcap = Some(0.5 + rng.unit());
+        }
+        if now(rng) {
+            parts.dropout = Some(Dropout::new(0.7 * rng.unit(), rng.next()));
+        }
+        if now(rng) {
+            let max = rng.below(20);
+            let entries = 2 * max + 1;
+            parts.relative = Some((max, rng.block(&[b, h, q, entries]), rng.block(&[entries, dv])));
+        }
+        parts
+    }
+
+    fn offset(&self) -> Offset<'_> {
+        self.offsets.as_deref().map_or(Offset::Same(3), Offset::BySample)
+    }
+
+    fn mask(&self) -> Mask<'_, f32> {
+        let mut mask = Mask {
+            extra: self.extra,
+            keep: self.keep.iter().map(Block::view).collect(),
+            bias: self.bias.iter().map(Block::view).collect(),
+            sinks: self.sinks.iter().map(Block::view).collect(),
+            ..Mask::NONE
+        };
+        for &band in &self.bands {
+            let offset = self.offsets.as_deref().map_or(band.offset, Offset::BySample);
+            mask.bands.push(Band::Diagonal(Diagonal { offset, ..band }));
+        }
+        if !self.ranges.is_empty() {
+            mask.bands.push(Band::Ranges(&self.ranges));
+        }
+        if let Some(ListedBlocks { size, rows, by_head, starts, columns }) = &self.blocks {
+            let (size, rows, by_head) = (*size, *rows, *by_head);
+            mask.blocks.push(Blocks { size, starts, columns, rows, by_head });
+        }
+        let offset = self.offset();
+        if let Some(slopes) = &self.slopes {
+            mask.slopes.push(Slopes { each: slopes.view(), offset });
+            mask.fills.push(Fill(&fill));
+        }
+        if let Some((table, first)) = &self.distances {
+            mask.distances.push(Distances { table: table.view(), first: *first, offset });
+        }
+        mask
+    }
+
+    fn settings(&self, scale: f64) -> Settings<'_, f32> {
+        let relative = self.relative.as_ref().map(|(max, products, values)| Relative {
+            products: Some(products.view()),
+            values: Some(values.view()),
+            max: *max,
+            offset: self.offset(),
+        });
+        let &Parts { softcap, dropout, .. } = self;
+        Settings { scale, softcap, dropout, relative }
+    }
+}
+
+fn diagonal(rng: &mut Rng, [_, _, queries, keys]: [usize; 4]) -> Diagonal<'static> {
+    let offset = rng.below(keys + queries + 2) as isize - queries as isize;
+    let any = |rng: &mut Rng| (rng.below(3) > 0).then(|| rng.below(keys / 2 + 2));
+    Diagonal {
+        offset: Offset::Same(offset),
+        behind: any(rng),
+        ahead: any(rng).filter(|_| rng.below(2) == 0).or(Some(0)).filter(|_| rng.below(4) > 0),
+        prefix: rng.below(keys + 1) * rng.below(2),
+        global: rng.below(keys + 1) * usize::from(rng.below(4) == 0),
     }
 }
 
@@ -63,6 +198,21 @@ fn random_sizes_and_masks_match_the_definition() {
         let case = case::<f32>(&mut rng, sizes);
         let parts = Parts::random(&mut rng, case.dims());
         case.check(&parts.mask());
+    }
+}
+
+#[test]
+fn random_settings_match_the_definition() {
+    let mut rng = Rng::new(47);
+    for _ in 0..if cfg!(debug_assertions) { 24 } else { 400 } {
+        let mut sizes = sizes(&mut rng);
+        if rng.below(3) == 0 {
+            sizes[3] = 1 + rng.below(8);
+            sizes[4] *= 1 + 10 * rng.below(2);
+        }
+        let case = case::<f32>(&mut rng, sizes);
+        let parts = Parts::all(&mut rng, case.dims(), sizes[6]);
+        case.check_with(&parts.settings(case.scale), &parts.mask());
     }
 }
 
@@ -176,7 +326,7 @@ fn the_error_is_at_most_twice_that_of_a_plain_f32_implementation() {
     let cases = [(90, 128, 8.0), (300, 64, 0.125), (300, 64, 2.0), (1000, 32, 0.5)];
     for (keys, d, scale) in cases.into_iter().take(if cfg!(debug_assertions) { 1 } else { 4 }) {
         let case = Case { scale, ..case::<f32>(&mut rng, [1, 1, 1, 500, keys, d, 33]) };
-        let exact = case.exact(&Mask::NONE).0;
+        let exact = case.exact(&Mask::NONE);
         let error = |out: &[f32]| {
             let each = out.iter().zip(&exact).map(|(x, exact)| (f64::from(*x) - exact).abs());
             each.fold(0.0, f64::max)

@@ -2,12 +2,12 @@
 //! each query, and the factor by which a risen maximum scales down what was summed before it. Scores
 //! are binary logarithms of weights.
 
-use super::mask::{HeadMask, Visible};
-use crate::element::Float;
+use super::head_mask::{HeadMask, Visible};
+use crate::element::{Float, Real};
 use crate::kernel::exp::exp2_of_negative;
 use crate::kernel::simd::Vector;
 use crate::kernel::tile::columns;
-use num_traits::{Float as _, One, Zero};
+use num_traits::{Float as _, Zero};
 use std::array::from_fn;
 use std::ops::Range;
 
@@ -25,6 +25,8 @@ pub(super) struct Group<'s, E: Float> {
     /// For each query: the maximum so far, and the sum of weights.
     pub(super) max: &'s mut [E::Wide],
     pub(super) total: &'s mut [E::Wide],
+    /// For each relative position, a row of the sum of the weights of each query's keys there.
+    pub(super) buckets: &'s mut [E::Wide],
     /// What of the block of keys at hand is visible.
     pub(super) visible: Visible,
     /// Whether the sums were never written.
@@ -101,7 +103,11 @@ pub(super) unsafe fn update<V: Vector, E: Float<Wide = V::Scalar>>(
         }
     }
     if !group.fresh {
-        rescale(group, scratch.factor);
+        let row = group.sums.len() / width.max(1);
+        rescale(group.sums, row, scratch.factor);
+        for sums in group.buckets.chunks_exact_mut(width) {
+            sums.iter_mut().zip(&*scratch.factor).for_each(|(sum, &factor)| *sum *= factor);
+        }
     }
 }
 
@@ -129,14 +135,13 @@ unsafe fn weigh<V: Vector, const N: usize>(
     }
 }
 
-/// Scales the sums down to a maximum that has risen.
+/// Scales sums, a row of V for each query, down to a maximum that has risen.
 #[inline(always)]
-fn rescale<E: Float>(group: &mut Group<E>, factor: &[E::Wide]) {
-    let row = group.sums.len() / group.width.max(1);
-    for (sums, &factor) in group.sums.chunks_exact_mut(row.max(1)).zip(factor) {
-        if factor == E::Wide::zero() {
+fn rescale<R: Real>(sums: &mut [R], row: usize, factor: &[R]) {
+    for (sums, &factor) in sums.chunks_exact_mut(row.max(1)).zip(factor) {
+        if factor == R::zero() {
             sums.fill(factor); // 0 · ∞ would be NaN
-        } else if factor != E::Wide::one() {
+        } else if factor != R::one() {
             sums.iter_mut().for_each(|sum| *sum *= factor);
         }
     }

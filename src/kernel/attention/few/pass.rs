@@ -15,12 +15,13 @@ use super::lines::{in_place, lines};
 use super::scores::{GROUP, score, weigh};
 use super::values::{Add, is_finite};
 use crate::element::Float;
-use crate::kernel::attention::Mask;
+use crate::kernel::attention::terms::{Scores, soften};
+use crate::kernel::attention::{Mask, Settings};
 use crate::kernel::gemm::{Matrix, pack_panel};
 use crate::kernel::layout::View;
 use crate::kernel::scratch::{Spare, padded, split};
 use crate::kernel::simd::{Kernel, Vector};
-use num_traits::{Float as _, Zero};
+use num_traits::{Float as _, One, Zero};
 use std::ops::Range;
 
 /// Keys of a block, which is read again from the first-level cache for further rows.
@@ -42,9 +43,11 @@ pub(super) struct Pass<'a, E: Float> {
     pub(super) group: usize,
     pub(super) rows: Rows,
     pub(super) keys: Range<usize>,
+    /// All keys.
+    pub(super) all: usize,
     pub(super) d: usize,
     pub(super) dv: usize,
-    pub(super) scale: f64,
+    pub(super) settings: &'a Settings<'a, E>,
     pub(super) mask: &'a Mask<'a, E>,
     /// `row` places for each row: `sums` places of its sums, the maximum, the total.
     pub(super) partial: &'a mut [E::Wide],
@@ -72,12 +75,10 @@ impl<E: Float> Kernel<E::Wide> for Pass<'_, E> {
             partial.fill(E::Wide::zero());
             partial[self.sums] = E::Wide::neg_infinity();
         }
-        let limit = |row| self.mask.limit(self.rows.index(row)[2], self.keys.end);
-        let end = (0..rows).map(limit).max().unwrap_or(0);
-        if end <= self.keys.start {
+        let keys = self.visible_keys();
+        if keys.is_empty() {
             return;
         }
-        let keys = self.keys.start..end;
         let width = keys.len().next_multiple_of(GROUP);
         let [dp, dvp] = [self.d, self.dv].map(|n| n.next_multiple_of(V::LANES));
         let [_, k, v] = self.views.map(|view| self.matrix(view));
@@ -110,7 +111,8 @@ impl<E: Float> Kernel<E::Wide> for Pass<'_, E> {
         }
         for row in 0..rows {
             let scores = &mut scores[row * width..][..width];
-            self.add_biases(row, keys.clone(), scores);
+            // SAFETY: the instruction set is the caller's; a row has whole groups of keys.
+            unsafe { self.settle::<V>(row, keys.clone(), scores) }
             let partial = &mut self.partial[row * self.row + self.sums..];
             // SAFETY: the instruction set is the caller's.
             (partial[0], partial[1]) = unsafe { weigh::<V>(scores) };
@@ -164,41 +166,55 @@ impl<'a, E: Float> Pass<'a, E> {
         let from = q.layout.offset + dot(self.rows.index(row), &q.layout.strides);
         let from = Matrix { data: q.data, at: from, row: 0, column: q.layout.strides[3] };
         pack_panel(from, (1, self.d), to.len(), to, E::wide);
-        let scale = E::Wide::from_f64(self.scale);
+        let scale = E::Wide::from_f64(self.settings.scale);
         to.iter_mut().for_each(|x| *x *= scale);
+    }
+
+    /// The keys of the chunk that the bands let some row see, from a multiple of a group on.
+    #[inline(always)]
+    fn visible_keys(&self) -> Range<usize> {
+        let mut keys = self.keys.end..self.keys.start;
+        for row in 0..self.rows.range.len() {
+            let [b, _, query] = self.rows.index(row);
+            let [from, to] = self.mask.run((b, query), self.all);
+            if from < to {
+                keys.start = keys.start.min(from.max(self.keys.start));
+                keys.end = keys.end.max(to.min(self.keys.end));
+            }
+        }
+        let start = self.keys.start;
+        // A group's sums begin where they would if all keys were visible.
+        start + keys.start.saturating_sub(start) / GROUP * GROUP..keys.end
     }
 
     /// Writes 0 for the keys that a row may see, −∞ for others and after the end.
     #[inline(always)]
     fn show(&self, row: usize, keys: Range<usize>, to: &mut [E::Wide]) {
-        let index = self.rows.index(row);
-        let limit = self.mask.limit(index[2], keys.end).max(keys.start) - keys.start;
-        to[..limit].fill(E::Wide::zero());
-        to[limit..].fill(E::Wide::neg_infinity());
-        for keep in &self.mask.keep {
-            let strides = keep.layout.strides;
-            let at = keep.layout.offset + dot(index, &strides) + keys.start * strides[3];
-            for (j, to) in to[..limit].iter_mut().enumerate() {
-                if !keep.data[at + j * strides[3]] {
-                    *to = E::Wide::neg_infinity();
-                }
-            }
-        }
+        to.fill(E::Wide::zero());
+        self.mask.hide_row((self.rows.index(row), keys, self.all), to);
     }
 
+    /// Takes a row's products to scores: the cap, and what the mask adds.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`; the row has whole vectors.
     #[inline(always)]
-    fn add_biases(&self, row: usize, keys: Range<usize>, scores: &mut [E::Wide]) {
-        let hidden = E::Wide::neg_infinity();
-        for bias in &self.mask.bias {
-            let strides = bias.layout.strides;
-            let at = bias.layout.offset + dot(self.rows.index(row), &strides);
-            let at = at + keys.start * strides[3];
-            for (j, score) in scores[..keys.len()].iter_mut().enumerate() {
-                let bias = bias.data[at + j * strides[3]].wide();
-                // What is hidden stays so: −∞ and another bias of ∞ or NaN would be NaN.
-                let hide = bias == hidden || *score == hidden;
-                *score = if hide { hidden } else { *score + bias };
-            }
+    unsafe fn settle<V: Vector<Scalar = E::Wide>>(
+        &self,
+        row: usize,
+        keys: Range<usize>,
+        scores: &mut [E::Wide],
+    ) {
+        if let Some(cap) = self.settings.softcap {
+            // SAFETY: the caller's.
+            unsafe { soften::<V>(scores, E::Wide::from_f64(cap)) }
+        }
+        if self.mask.adds() {
+            let [batch, head, query] = self.rows.index(row);
+            let queries = query..query + 1;
+            let (data, unit) = (scores, E::Wide::one());
+            Scores { batch, head, queries, keys, data, strides: [0, 1], unit }.add_terms(self.mask);
         }
     }
 }
