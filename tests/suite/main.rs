@@ -10,6 +10,7 @@ mod map_atoms;
 mod masks;
 mod minilm;
 mod onnx;
+mod onnx_attention;
 mod ops;
 mod oracle;
 mod properties;

@@ -69,7 +69,7 @@ fn softmax(case: &Case) -> Result<Run, String> {
     if case.tensors.dtype("input") != Dtype::F32 {
         return skip(format!("{:?} is not part yet", case.tensors.dtype("input")));
     }
-    if case.entry.usize("since_version") < 13 {
+    if case.entry.usize("opset") < 13 {
         return skip("before version 13 softmax ran over all axes from one on");
     }
     let axis = case.config.maybe_int("axis").unwrap_or(-1);
