@@ -32,7 +32,9 @@ use crate::kernel::simd::{Kernel, Vector};
 use crate::kernel::tile::{Tile, columns};
 use num_traits::{Float as _, Zero};
 use std::f64::consts::{LN_2, LOG2_E};
+use std::iter::{Skip, StepBy};
 use std::ops::Range;
+use std::slice::Iter;
 
 /// Queries in a group, or a few more to fill a tile's columns: whole tiles of the usual sizes, both
 /// as columns of the scores and as rows of the product with V.
@@ -40,7 +42,7 @@ const GROUP: usize = 48;
 /// The least and the most queries of a group that is a block of a mask's.
 const BLOCK: [usize; 2] = [32, 64];
 /// The most groups of a piece.
-const GROUPS: usize = QUERIES[0].div_ceil(BLOCK[0]);
+pub(super) const GROUPS: usize = QUERIES[0] / GROUP;
 /// Keys in a block: with them, the scores of a group take half of the first-level cache.
 pub(super) const KEYS: usize = 96;
 
@@ -95,7 +97,7 @@ impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
         let step = columns::<V>();
         let width = self.queries.len().next_multiple_of(step);
         let (group, block) = match self.weights {
-            None => (width.min(self.group().next_multiple_of(step)), KEYS.min(self.keys)),
+            None => (width.min(group(self.mask).next_multiple_of(step)), KEYS.min(self.keys)),
             Some(_) => (width, self.keys),
         };
         let entries = self.settings.relative_values().map_or(0, |values| values.layout.dims[0]);
@@ -210,8 +212,12 @@ impl<E: Float> Attend<'_, E> {
                     let scores = &mut scratch.scores[..keys.len() * group.width];
                     self.settle::<V>(group, keys.start, scores);
                     update::<V, E>(group, scratch, keys.len());
-                    self.drop_weights(group, keys.clone(), scratch.scores);
-                    self.add_buckets(group, keys.clone(), scratch.scores);
+                    if self.settings.dropout.is_some() {
+                        self.drop_weights(group, keys.clone(), scratch.scores);
+                    }
+                    if self.settings.relative.is_some() {
+                        self.add_buckets(group, keys.clone(), scratch.scores);
+                    }
                     if careful {
                         self.add_visible_values::<V>(group, scratch.scores, v, keys.len());
                     } else {
@@ -227,14 +233,6 @@ impl<E: Float> Attend<'_, E> {
             finite &= unsafe { self.finish::<V>(group, scratch.scores) };
         }
         finite
-    }
-
-    /// The most queries of a group: those of a block, where the mask has blocks.
-    fn group(&self) -> usize {
-        match self.mask.blocks.first() {
-            None => GROUP,
-            Some(blocks) => fitting(blocks.size[0], BLOCK).unwrap_or(GROUP),
-        }
     }
 
     /// The next keys from `first` on that some query may see, up to `block` of them; where the weights
@@ -290,7 +288,7 @@ impl<E: Float> Attend<'_, E> {
     }
 
     /// Drops some of the weights.
-    #[inline(always)]
+    #[inline(never)]
     fn drop_weights(&self, group: &Group<E>, keys: Range<usize>, weights: &mut [E::Wide]) {
         let Some(dropout) = self.settings.dropout else { return };
         let factor = E::Wide::from_f64(dropout.factor());
@@ -304,7 +302,7 @@ impl<E: Float> Attend<'_, E> {
     }
 
     /// Adds up the weights of the keys that share a relative value.
-    #[inline(always)]
+    #[inline(never)]
     fn add_buckets(&self, group: &mut Group<E>, keys: Range<usize>, weights: &[E::Wide]) {
         let Some(relative) = &self.settings.relative else { return };
         if relative.values.is_none() {
@@ -332,8 +330,8 @@ impl<E: Float> Attend<'_, E> {
     }
 
     /// Adds the relative values to a query's sums, each as often as its keys weigh.
-    #[inline(always)]
-    fn add_relative_values(&self, buckets: impl Iterator<Item = E::Wide>, sums: &mut [E::Wide]) {
+    #[inline(never)]
+    fn add_relative_values(&self, buckets: StepBy<Skip<Iter<E::Wide>>>, sums: &mut [E::Wide]) {
         let Some(values) = self.settings.relative_values() else { return };
         let [row, column] = [0, 1].map(|axis| values.layout.strides[axis]);
         for (t, weight) in buckets.enumerate().filter(|(_, weight)| !weight.is_zero()) {
@@ -438,7 +436,9 @@ impl<E: Float> Attend<'_, E> {
                 } else {
                     let sums = &mut group.sums[i * row..][..self.dv];
                     let buckets = group.buckets.iter().skip(i).step_by(group.width);
-                    self.add_relative_values(buckets.copied(), sums);
+                    if self.settings.relative.is_some() {
+                        self.add_relative_values(buckets, sums);
+                    }
                     let factor = total.recip();
                     for (out, &sum) in out.iter_mut().zip(&*sums) {
                         let sum = sum * factor;
@@ -465,6 +465,14 @@ impl<E: Float> Attend<'_, E> {
             }
         }
         finite
+    }
+}
+
+/// The most queries of a group: those of a block, where the mask has blocks.
+pub(super) fn group<E>(mask: &Mask<E>) -> usize {
+    match mask.blocks.first() {
+        None => GROUP,
+        Some(blocks) => fitting(blocks.size[0], BLOCK).unwrap_or(GROUP),
     }
 }
 

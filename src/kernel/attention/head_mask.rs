@@ -59,7 +59,7 @@ impl<'a, E: Float> HeadMask<'a, E> {
             false => seen.fold([keys, 0], |[from, to], run| [from.min(run[0]), to.max(run[1])]),
         };
         let is_split = |i| mask.reaches((batch, i), keys).any(Reach::is_split);
-        let split = queries.clone().any(is_split);
+        let split = !runs.is_empty() && queries.clone().any(is_split);
         let (from, seen, visible) = (Vec::new(), Vec::new(), Vec::new());
         HeadMask {
             mask,

@@ -32,7 +32,7 @@ use super::layout::{View, count};
 use super::parallel::for_each;
 use super::simd::{Isa, Lanes};
 use crate::element::Float;
-use block::{Ahead, Attend, KEYS, fitting};
+use block::{Ahead, Attend, GROUPS, KEYS, fitting, group};
 use std::ops::Range;
 
 /// Queries in a piece, as long as there are enough pieces: the more, the fewer times keys and values
@@ -97,6 +97,7 @@ impl Place {
 fn piece<E>(heads: usize, queries: usize, mask: &Mask<E>) -> usize {
     let enough = |&cut: &usize| queries.div_ceil(cut).saturating_mul(heads) >= PIECES;
     let piece = QUERIES.into_iter().find(enough).unwrap_or(QUERIES[1]);
+    let piece = piece.min(GROUPS * group(mask));
     let block = mask.blocks.first().map(|blocks| blocks.size[0]);
     block.and_then(|block| fitting(block, [QUERIES[1] / 2, piece])).unwrap_or(piece)
 }
