@@ -5,6 +5,7 @@ mod heads;
 mod masks;
 mod numbers;
 mod sizes;
+mod sparse;
 
 use shapeproof::Float;
 

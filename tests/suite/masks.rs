@@ -3,8 +3,9 @@
 //! the library gets in its own types.
 
 use shapeproof::{
-    Attention, Batch, Causal, CausalFromStart, Element, Float, HeadDim, Heads, Key, KvHeads, KvOf,
-    MaskFor, NoMask, Prefix, Query, ScoreBias, Size, Static, Tensor, ValueDim, dispatch, dyn_size,
+    Attention, Batch, BlockMask, Causal, CausalFromStart, DistanceBias, Element, Float,
+    HeadBlockMask, HeadDim, Heads, Key, KvHeads, KvOf, MaskFor, NoMask, Prefix, Query, ScoreBias,
+    Segments, Size, SlidingWindow, Static, Tensor, ValueDim, dispatch, dyn_size,
 };
 
 /// The sizes of one attention.
@@ -86,6 +87,28 @@ pub(crate) enum Part {
     Causal,
     CausalFromStart,
     Prefix(usize),
+    /// So many keys before and after a query's own position, and tokens that see and are seen by all.
+    Window {
+        behind: usize,
+        ahead: usize,
+        global: usize,
+    },
+    /// Which blocks of this size are visible: of each head's rows, or of all heads'.
+    Blocks {
+        size: usize,
+        by_head: bool,
+        visible: Vec<bool>,
+    },
+    /// Queries and keys of each segment.
+    Segments {
+        lengths: Vec<[usize; 2]>,
+        causal: bool,
+    },
+    /// Of each head, a number for each distance from the first on.
+    Distances {
+        first: isize,
+        table: Vec<Vec<f64>>,
+    },
 }
 
 impl Part {
@@ -98,12 +121,43 @@ impl Part {
             Part::Causal => j + sizes.queries <= i + sizes.keys,
             Part::CausalFromStart => j <= i,
             Part::Prefix(n) => j < *n || j + sizes.queries <= i + sizes.keys,
+            Part::Window { behind, ahead, global } => {
+                let before = distance(sizes, at);
+                let tokens = isize::try_from(*global).unwrap();
+                let near = -isize::try_from(*behind).unwrap()..=isize::try_from(*ahead).unwrap();
+                near.contains(&before)
+                    || j < *global
+                    || (0..tokens).contains(&(isize::try_from(j).unwrap() - before))
+            }
+            Part::Blocks { size, by_head, visible } => {
+                let [rows, columns] = [sizes.queries / size, sizes.keys / size];
+                let head = if *by_head { at[1] } else { 0 };
+                visible[(head * rows + i / size) * columns + j / size]
+            }
+            Part::Segments { lengths, causal } => {
+                let (mut query, mut key) = (0, 0);
+                lengths.iter().any(|&[queries, keys]| {
+                    let inside = (query..query + queries).contains(&i)
+                        && (key..key + keys).contains(&j)
+                        && (!causal || j - key + queries <= i - query + keys);
+                    (query, key) = (query + queries, key + keys);
+                    inside
+                })
+            }
+            Part::Distances { .. } => true,
         }
     }
 
     /// What is added to the score.
     pub(crate) fn bias(&self, sizes: Sizes, at: [usize; 4]) -> f64 {
-        if let Part::Bias(bias) = self { bias.at(sizes, at) } else { 0.0 }
+        match self {
+            Part::Bias(bias) => bias.at(sizes, at),
+            Part::Distances { first, table } => {
+                let entry = usize::try_from(distance(sizes, at) - first).unwrap_or(0);
+                table[at[1]][entry.min(table[at[1]].len() - 1)]
+            }
+            _ => 0.0,
+        }
     }
 
     /// The same as a tensor over all four axes.
@@ -111,7 +165,7 @@ impl Part {
         let all = indices(sizes).into_iter();
         let axes = [true; 4];
         match self {
-            Part::Bias(_) => {
+            Part::Bias(_) | Part::Distances { .. } => {
                 Part::Bias(Over { axes, values: all.map(|at| self.bias(sizes, at)).collect() })
             }
             _ => Part::Keep(Over { axes, values: all.map(|at| self.shows(sizes, at)).collect() }),
@@ -136,6 +190,55 @@ impl Part {
             Part::Causal => Box::new(Causal),
             Part::CausalFromStart => Box::new(CausalFromStart),
             Part::Prefix(n) => Box::new(Prefix(*n)),
+            &Part::Window { behind, ahead, global } => {
+                Box::new(SlidingWindow::beside(behind, ahead).with_global(global))
+            }
+            Part::Blocks { size, by_head, visible } => blocks(*size, *by_head, visible, shape),
+            Part::Segments { lengths, causal } => {
+                let [queries, keys] =
+                    [0, 1].map(|of| lengths.iter().map(|l| l[of]).collect::<Vec<_>>());
+                let (_, _, query, key) = shape;
+                let segments = Segments::try_between(query, key, &queries, &keys).unwrap();
+                Box::new(if *causal { segments.causal() } else { segments })
+            }
+            Part::Distances { first, table } => {
+                let last = first + isize::try_from(table[0].len()).unwrap() - 1;
+                let entry = |h: usize, distance| {
+                    E::from_f64(table[h][usize::try_from(distance - first).unwrap()])
+                };
+                Box::new(DistanceBias::from_fn(shape.1, *first..=last, entry))
+            }
+        }
+    }
+}
+
+/// From a query's position, the queries being at the end of the keys, to a key.
+fn distance(sizes: Sizes, [_, _, i, j]: [usize; 4]) -> isize {
+    let [queries, keys, i, j] =
+        [sizes.queries, sizes.keys, i, j].map(|n| isize::try_from(n).unwrap());
+    j - (i + keys - queries)
+}
+
+fn blocks<'a, B, H, Q, K, E>(
+    size: usize,
+    by_head: bool,
+    visible: &[bool],
+    (_, heads, query, key): Scores<B, H, Q, K>,
+) -> Typed<'a, B, H, Q, K, E>
+where
+    B: Size + 'a,
+    H: Size + 'a,
+    Q: Size + 'a,
+    K: Size + 'a,
+    E: Float,
+{
+    let [rows, columns] = [query.0.get() / size, key.0.get() / size];
+    let at = |h, row, column| visible[(h * rows + row) * columns + column];
+    match by_head {
+        true => Box::new(HeadBlockMask::try_from_fn(size, heads, query, key, at).unwrap()),
+        false => {
+            let of_all = |row, column| at(0, row, column);
+            Box::new(BlockMask::try_from_fn(size, query, key, of_all).unwrap())
         }
     }
 }

@@ -59,12 +59,51 @@ impl Random {
     /// Any one mask.
     pub(crate) fn part(&mut self, sizes: Sizes) -> Part {
         let axes = self.axes();
-        match self.below(5) {
+        match self.below(9) {
             0 => Part::Causal,
             1 => Part::CausalFromStart,
             2 => Part::Prefix(self.below(sizes.keys + 2)),
             3 => self.keep(sizes, axes),
+            4 => self.window(sizes),
+            5 => self.blocks(sizes),
+            6 => self.segments(sizes),
+            7 => self.distances(sizes),
             _ => self.bias(sizes, axes),
+        }
+    }
+
+    pub(crate) fn window(&mut self, sizes: Sizes) -> Part {
+        let [behind, ahead, global] = [0; 3].map(|_| self.below(sizes.keys + 1));
+        Part::Window { behind, ahead, global: if self.flag() { 0 } else { global } }
+    }
+
+    /// Blocks of any size that divides both lengths.
+    pub(crate) fn blocks(&mut self, sizes: Sizes) -> Part {
+        let (queries, keys) = (sizes.queries, sizes.keys);
+        let fits = |size: &usize| queries.is_multiple_of(*size) && keys.is_multiple_of(*size);
+        let all: Vec<_> = (1..=queries.max(keys).max(1)).filter(fits).collect();
+        let (size, by_head) = (all[self.below(all.len())], self.flag());
+        let count = (queries / size) * (keys / size) * if by_head { sizes.heads } else { 1 };
+        Part::Blocks { size, by_head, visible: (0..count).map(|_| self.flag()).collect() }
+    }
+
+    pub(crate) fn segments(&mut self, sizes: Sizes) -> Part {
+        let mut left = [sizes.queries, sizes.keys];
+        let mut lengths = Vec::new();
+        for _ in 0..self.below(4) {
+            let length = left.map(|left| self.below(left + 1));
+            left = [left[0] - length[0], left[1] - length[1]];
+            lengths.push(length);
+        }
+        Part::Segments { lengths, causal: self.flag() }
+    }
+
+    pub(crate) fn distances(&mut self, sizes: Sizes) -> Part {
+        let count = 1 + self.below(sizes.keys + 2);
+        let first = isize::try_from(self.below(sizes.keys + 1)).unwrap();
+        Part::Distances {
+            first: -first,
+            table: (0..sizes.heads).map(|_| self.values(count)).collect(),
         }
     }
 

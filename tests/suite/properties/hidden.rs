@@ -158,7 +158,12 @@ fn a_bias_that_a_mask_hides_reaches_nothing<E: Float>(sizes: Sizes, seed: u64) {
 fn masks_combine_as_booleans<E: Float>(sizes: Sizes, seed: u64) {
     let mut random = Random::new(seed);
     let inputs = random.inputs(sizes);
-    let parts: Vec<_> = (0..1 + random.below(3)).map(|_| random.part(sizes)).collect();
+    let mut parts: Vec<_> = (0..1 + random.below(3)).map(|_| random.part(sizes)).collect();
+    let adds = |part: &&Part| matches!(part, Part::Bias(_) | Part::Distances { .. });
+    // Tensors are added before numbers by distance; spelled out, those would be tensors too.
+    if parts.iter().filter(adds).count() > 1 {
+        parts.retain(|part| !matches!(part, Part::Distances { .. }));
+    }
     let want = all_bits(&run::<E>(sizes, &inputs, &parts));
     // Each written out as a tensor over all axes.
     let spelled: Vec<_> = parts.iter().map(|part| part.spelled_out(sizes)).collect();
@@ -167,12 +172,12 @@ fn masks_combine_as_booleans<E: Float>(sizes: Sizes, seed: u64) {
     let all = crate::masks::indices(sizes).into_iter();
     let values = all.map(|at| parts.iter().all(|part| part.shows(sizes, at))).collect();
     let mut joined = vec![Part::Keep(Over { axes: [true; 4], values })];
-    joined.extend(parts.iter().filter(|part| matches!(part, Part::Bias(_))).cloned());
+    joined.extend(parts.iter().filter(adds).cloned());
     if joined.len() <= 3 {
         assert_eq!(all_bits(&run::<E>(sizes, &inputs, &joined)), want);
     }
     // Saying it twice says no more; order matters only to the sum of two biases.
-    let biases = parts.iter().filter(|part| matches!(part, Part::Bias(_))).count();
+    let biases = parts.iter().filter(adds).count();
     if biases < 2 {
         let reversed: Vec<_> = parts.iter().rev().cloned().collect();
         assert_eq!(all_bits(&run::<E>(sizes, &inputs, &reversed)), want);
