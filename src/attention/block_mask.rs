@@ -1,6 +1,6 @@
 //! Masks over blocks of queries and keys.
 
-use super::mask::{MaskFor, MaskParts, and};
+use super::mask::{MaskFor, MaskParts, Scores, and};
 use crate::axis::{Heads, Key, Query};
 use crate::element::Float;
 use crate::error::{Error, Result};
@@ -215,18 +215,14 @@ pub fn strided(local: usize, stride: usize) -> impl Fn(usize, usize) -> bool + C
 }
 
 #[diagnostic::do_not_recommend]
-impl<B, H, Q: Size, K: Size, E: Float> MaskFor<(B, Heads<H>, Query<Q>, Key<K>), E>
-    for BlockMask<Q, K>
-{
+impl<B, H, Q: Size, K: Size, E: Float> MaskFor<Scores<B, H, Q, K>, E> for BlockMask<Q, K> {
     fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
         parts.mask().blocks.push(self.listed.blocks(false));
     }
 }
 
 #[diagnostic::do_not_recommend]
-impl<B, H: Size, Q: Size, K: Size, E: Float> MaskFor<(B, Heads<H>, Query<Q>, Key<K>), E>
-    for HeadBlockMask<H, Q, K>
-{
+impl<B, H, Q, K, E: Float> MaskFor<Scores<B, H, Q, K>, E> for HeadBlockMask<H, Q, K> {
     fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
         parts.mask().blocks.push(self.listed.blocks(true));
     }

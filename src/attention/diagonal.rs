@@ -1,7 +1,7 @@
 //! Masks around the diagonal: causal, with a prefix, sliding windows.
 
-use super::mask::{MaskFor, MaskParts, and};
-use crate::axis::{Batch, Heads, Key, Query};
+use super::mask::{MaskFor, MaskParts, Scores, and};
+use crate::axis::Batch;
 use crate::element::Float;
 use crate::error::{Error, Result};
 use crate::kernel::attention::{Band, Diagonal, Offset};
@@ -108,7 +108,7 @@ fn counted(window: usize) -> Result<usize> {
     })
 }
 
-/// A mask or a bias for these heads and elements that depends on the positions of queries.
+/// A mask or a bias for this number of heads and these elements that depends on the positions of queries.
 #[doc(hidden)]
 pub trait Positioned<H, E> {
     /// Adds what this says of queries the first of which stands at `start`.
@@ -119,6 +119,13 @@ pub trait Positioned<H, E> {
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Start<'a>(pub(super) Offset<'a>);
+
+impl Start<'_> {
+    /// The last query stands at the last key.
+    pub(super) fn end_of<E: Float>(parts: &MaskParts<'_, E>) -> Self {
+        Start(Offset::Same(parts.end_offset()))
+    }
+}
 
 /// A mask whose query i stands at key i; made by `from_start` of [`Causal`] and its kin.
 #[derive(Clone, Copy, Debug)]
@@ -171,17 +178,6 @@ macro_rules! positioned {
                 $crate::attention::AtStarts::of(self, starts)
             }
         }
-        #[diagnostic::do_not_recommend]
-        impl<B: $crate::Size, H: $crate::Size, Q: $crate::Size, K: $crate::Size, E: $crate::Float>
-            $crate::attention::MaskFor<($crate::Batch<B>, $crate::Heads<H>, $crate::Query<Q>, $crate::Key<K>), E>
-            for $Mask
-        where
-            $Mask: Positioned<$crate::Heads<H>, E>,
-        {
-            fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
-                self.add_at(Start(Offset::Same(parts.end_offset())), parts);
-            }
-        }
     )+ };
 }
 pub(super) use positioned;
@@ -189,6 +185,12 @@ pub(super) use positioned;
 macro_rules! diagonals {
     ($($Mask:ty: |$mask:ident| $diagonal:expr;)+) => { $(
         positioned! { [] $Mask; }
+        #[diagnostic::do_not_recommend]
+        impl<B, H, Q, K, E: Float> MaskFor<Scores<B, H, Q, K>, E> for $Mask {
+            fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
+                Positioned::<H, E>::add_at(self, Start::end_of(parts), parts);
+            }
+        }
         #[diagnostic::do_not_recommend]
         impl<H, E: Float> Positioned<H, E> for $Mask {
             fn add_at<'a>(&'a self, start: Start<'a>, parts: &mut MaskParts<'a, E>) {
@@ -218,25 +220,21 @@ impl<M> FromStart<M> {
 }
 
 #[diagnostic::do_not_recommend]
-impl<B, H, Q, K, E: Float> MaskFor<(B, H, Query<Q>, Key<K>), E> for CausalFromStart {
+impl<B, H, Q, K, E: Float> MaskFor<Scores<B, H, Q, K>, E> for CausalFromStart {
     fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
         Positioned::<H, E>::add_at(&Causal, Start(Offset::Same(0)), parts);
     }
 }
 
 #[diagnostic::do_not_recommend]
-impl<B, H, Q, K, E: Float, M: Positioned<Heads<H>, E>> MaskFor<(B, Heads<H>, Query<Q>, Key<K>), E>
-    for FromStart<M>
-{
+impl<B, H, Q, K, E: Float, M: Positioned<H, E>> MaskFor<Scores<B, H, Q, K>, E> for FromStart<M> {
     fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
         self.0.add_at(Start(Offset::Same(0)), parts);
     }
 }
 
 #[diagnostic::do_not_recommend]
-impl<B: Size, H, Q, K, E: Float, M: Positioned<Heads<H>, E>>
-    MaskFor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E> for AtStarts<B, M>
-{
+impl<B, H, Q, K, E: Float, M: Positioned<H, E>> MaskFor<Scores<B, H, Q, K>, E> for AtStarts<B, M> {
     fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
         self.mask.add_at(Start(Offset::BySample(&self.starts)), parts);
     }

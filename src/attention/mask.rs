@@ -31,6 +31,9 @@ pub trait MaskFor<Scores, E = f32> {
     fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>);
 }
 
+/// The axes of attention scores. (Short, because rustc shows the headers of impls in its messages.)
+pub(super) type Scores<B, H, Q, K> = (Batch<B>, Heads<H>, Query<Q>, Key<K>);
+
 /// What a mask says, in the words of the kernel.
 #[doc(hidden)]
 pub struct MaskParts<'a, E> {

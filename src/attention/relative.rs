@@ -18,7 +18,7 @@ use crate::tensor::{AnyTensor, Tensor};
 /// # Compile errors
 /// `relative_table_must_have_an_entry_for_each_distance`.
 #[diagnostic::on_unimplemented(
-    message = "a table of {Self} entries is not for distances up to {X}: it has one for each from -{X} to {X}, 2 * {X} + 1 of them",
+    message = "a table of {Self} entries is not for distances up to {X}: it needs 2 * {X} + 1, one for each from -{X} to {X}",
     label = "not 2 * {X} + 1 entries"
 )]
 pub trait EntriesFor<X>: Static {}

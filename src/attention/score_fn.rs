@@ -1,10 +1,8 @@
 //! A score bias by a function of one's own.
 
-use super::mask::{MaskFor, MaskParts, and};
-use crate::axis::{Batch, Heads, Key, Query};
+use super::mask::{MaskFor, MaskParts, Scores, and};
 use crate::element::Float;
 use crate::kernel::attention::{Fill, ScoreBlock};
-use crate::size::Size;
 use std::fmt::{self, Debug, Formatter};
 
 /// Adds to the scores what a function writes, one block of (head, queries, keys) at a time: the bias
@@ -44,9 +42,7 @@ impl<E> Debug for ScoreFn<E> {
 }
 
 #[diagnostic::do_not_recommend]
-impl<B: Size, H: Size, Q: Size, K: Size, E: Float>
-    MaskFor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E> for ScoreFn<E>
-{
+impl<B, H, Q, K, E: Float> MaskFor<Scores<B, H, Q, K>, E> for ScoreFn<E> {
     fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
         parts.mask().fills.push(Fill(&*self.0));
     }

@@ -1,6 +1,6 @@
 //! Several sequences in one, without padding.
 
-use super::mask::{MaskFor, MaskParts, and};
+use super::mask::{MaskFor, MaskParts, Scores, and};
 use crate::axis::{Key, Query};
 use crate::element::Float;
 use crate::error::{Error, Result};
@@ -109,7 +109,7 @@ fn ranges(
 }
 
 #[diagnostic::do_not_recommend]
-impl<B, H, Q: Size, K: Size, E: Float> MaskFor<(B, H, Query<Q>, Key<K>), E> for Segments<Q, K> {
+impl<B, H, Q: Size, K: Size, E: Float> MaskFor<Scores<B, H, Q, K>, E> for Segments<Q, K> {
     fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
         parts.mask().bands.push(Band::Ranges(&self.ranges));
     }

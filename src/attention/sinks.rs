@@ -1,7 +1,7 @@
 //! Attention sinks.
 
-use super::mask::{MaskFor, MaskParts, and};
-use crate::axis::{Batch, Heads, Key, Query};
+use super::mask::{MaskFor, MaskParts, Scores, and};
+use crate::axis::Heads;
 use crate::element::Float;
 use crate::size::Size;
 use crate::tensor::Tensor;
@@ -32,9 +32,7 @@ pub struct Sinks<H, E = f32>(
 );
 
 #[diagnostic::do_not_recommend]
-impl<B: Size, H: Size, Q: Size, K: Size, E: Float>
-    MaskFor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E> for Sinks<H, E>
-{
+impl<B, H: Size, Q, K, E: Float> MaskFor<Scores<B, H, Q, K>, E> for Sinks<H, E> {
     fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
         parts.mask().sinks.push(self.0.any().view());
     }

@@ -1,0 +1,5 @@
+use shapeproof::{C, RelativePositions, Tensor};
+
+fn main() {
+    let _: RelativePositions<C<6>, C<8>> = RelativePositions::new(C::<3>, Tensor::zeros());
+}
