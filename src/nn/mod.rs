@@ -11,6 +11,7 @@ mod mode;
 mod module;
 mod packing;
 mod parameter;
+mod rms_norm;
 
 pub use bias::{Absent, Bias, BiasKind, NoBias};
 pub use dropout::Dropout;
@@ -27,6 +28,7 @@ pub use module::{
 };
 pub(crate) use packing::Packing;
 pub use parameter::{AnyParameter, Parameter, ParameterId};
+pub use rms_norm::RmsNorm;
 
 use crate::attention::{AttentionBias, MultiHeadAttention};
 use crate::axis::Axis;
@@ -36,6 +38,7 @@ use crate::size::Size;
 module::debug_as_parameters! {
     [I: Axis, O: Axis, B: BiasKind, E: Float] Linear<I, O, B, E>;
     [A: Trailing, E: Float] LayerNorm<A, E>;
+    [A: Trailing, E: Float] RmsNorm<A, E>;
     [V: Axis, M: Axis, E: Float] Embedding<V, M, E>;
     [M: Size, F: Size, B: BiasKind, E: Float] FeedForward<M, F, B, E>;
     [M: Size, H, KM: Size, VM: Size, B: AttentionBias, E: Float] MultiHeadAttention<M, H, KM, VM, B, E>;
