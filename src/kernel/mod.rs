@@ -15,6 +15,7 @@ pub(crate) mod assign;
 pub(crate) mod attention;
 pub(crate) mod elementwise;
 pub(crate) mod exp;
+pub(crate) mod gated;
 pub(crate) mod gemm;
 #[cfg(all(test, unix))]
 mod guard;
