@@ -5,6 +5,7 @@ mod explain;
 mod heads;
 mod mask;
 mod multi_head;
+mod rotary;
 mod scaled;
 
 pub use bias::{AttentionBias, NoKeyBias, QkvBias};
@@ -12,4 +13,8 @@ pub use explain::{Explanation, Step};
 pub use heads::KvOf;
 pub use mask::{And, Causal, CausalFromStart, Mask, MaskFor, MaskParts, NoMask, Prefix, ScoreBias};
 pub use multi_head::{MultiHeadAttention, SelfWidths};
+pub use rotary::{
+    Adjacent, CoversPositions, Pairing, RotatedBy, Rotary, RotaryScaling, RotaryTable, RotaryWidth,
+    SplitHalf,
+};
 pub use scaled::{Attention, scaled_dot_product_attention};

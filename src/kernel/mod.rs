@@ -30,6 +30,7 @@ pub(crate) mod output;
 pub(crate) mod parallel;
 pub(crate) mod pointwise;
 pub(crate) mod reduce;
+pub(crate) mod rotary;
 mod runs;
 pub(crate) mod scan;
 pub(crate) mod scratch;

@@ -12,6 +12,7 @@ mod mode;
 mod module;
 mod packing;
 mod parameter;
+mod positions;
 mod rms_norm;
 
 pub use bias::{Absent, Bias, BiasKind, NoBias};
@@ -30,6 +31,7 @@ pub use module::{
 };
 pub(crate) use packing::Packing;
 pub use parameter::{AnyParameter, Parameter, ParameterId};
+pub use positions::{LearnedPositions, try_sinusoidal_positions};
 pub use rms_norm::RmsNorm;
 
 use crate::attention::{AttentionBias, MultiHeadAttention};
@@ -45,6 +47,7 @@ module::debug_as_parameters! {
     [M: Size, F: Size, B: BiasKind, E: Float] FeedForward<M, F, B, E>;
     [M: Size, F: Size, B: BiasKind, E: Float] GatedFeedForward<M, F, B, E>;
     [M: Size, H, KM: Size, VM: Size, B: AttentionBias, E: Float] MultiHeadAttention<M, H, KM, VM, B, E>;
+    [A: Axis, M: Axis, E: Float] LearnedPositions<A, M, E>;
     [M: Size, H, F: Size, B: AttentionBias, E: Float] EncoderLayer<M, H, F, B, E>;
     [M: Size, H, F: Size, B: AttentionBias, E: Float] Encoder<M, H, F, B, E>;
 }
