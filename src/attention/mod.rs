@@ -2,6 +2,7 @@
 
 mod bias;
 mod explain;
+mod grouped;
 mod heads;
 mod mask;
 mod multi_head;
@@ -10,11 +11,12 @@ mod scaled;
 
 pub use bias::{AttentionBias, NoKeyBias, QkvBias};
 pub use explain::{Explanation, Step};
+pub use grouped::GroupedAttention;
 pub use heads::KvOf;
 pub use mask::{And, Causal, CausalFromStart, Mask, MaskFor, MaskParts, NoMask, Prefix, ScoreBias};
 pub use multi_head::{MultiHeadAttention, SelfWidths};
 pub use rotary::{
-    Adjacent, CoversPositions, Pairing, RotatedBy, Rotary, RotaryScaling, RotaryTable, RotaryWidth,
+    Adjacent, CoversPositions, Pairing, Rotary, RotaryScaling, RotaryTable, RotaryWidth, RotatedBy,
     SplitHalf,
 };
 pub use scaled::{Attention, scaled_dot_product_attention};

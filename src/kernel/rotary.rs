@@ -125,7 +125,13 @@ mod tests {
     use crate::kernel::testing::{Rng, bits, in_pools};
 
     /// The twin: each feature by its index.
-    fn slow(x: &[f32], dims: [usize; 4], turns: [&[f32]; 2], at: &Layout, pairs: Pairs) -> Vec<f32> {
+    fn slow(
+        x: &[f32],
+        dims: [usize; 4],
+        turns: [&[f32]; 2],
+        at: &Layout,
+        pairs: Pairs,
+    ) -> Vec<f32> {
         let [_, heads, len, width] = dims;
         let n = at.dims[3];
         let turned = |(i, &own): (usize, &f32)| {

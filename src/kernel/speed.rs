@@ -167,8 +167,7 @@ fn speed_of_memory_bound_operations() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     for dims in [[256, 64, 64], [12, 512, 512], [1, 1, 50257]] {
         let x = rng.block::<f32>(&dims);
-        let norm =
-            Norm { size: dims[2], centered: true, epsilon: 1e-5, weight: None, bias: None };
+        let norm = Norm { size: dims[2], centered: true, epsilon: 1e-5, weight: None, bias: None };
         let (mut to, mut there) = (x.data.clone(), x.data.clone());
         let mut race: [(&str, Box<dyn FnMut() + Send + '_>); _] = [
             ("copy", Box::new(|| to.copy_from_slice(black_box(&x.data)))),

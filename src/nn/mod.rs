@@ -34,7 +34,7 @@ pub use parameter::{AnyParameter, Parameter, ParameterId};
 pub use positions::{LearnedPositions, try_sinusoidal_positions};
 pub use rms_norm::RmsNorm;
 
-use crate::attention::{AttentionBias, MultiHeadAttention};
+use crate::attention::{AttentionBias, GroupedAttention, MultiHeadAttention};
 use crate::axis::Axis;
 use crate::element::Float;
 use crate::size::Size;
@@ -47,6 +47,7 @@ module::debug_as_parameters! {
     [M: Size, F: Size, B: BiasKind, E: Float] FeedForward<M, F, B, E>;
     [M: Size, F: Size, B: BiasKind, E: Float] GatedFeedForward<M, F, B, E>;
     [M: Size, H, KM: Size, VM: Size, B: AttentionBias, E: Float] MultiHeadAttention<M, H, KM, VM, B, E>;
+    [M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float] GroupedAttention<M, H, D, KV, B, E>;
     [A: Axis, M: Axis, E: Float] LearnedPositions<A, M, E>;
     [M: Size, H, F: Size, B: AttentionBias, E: Float] EncoderLayer<M, H, F, B, E>;
     [M: Size, H, F: Size, B: AttentionBias, E: Float] Encoder<M, H, F, B, E>;

@@ -5,6 +5,7 @@
 
 mod cases;
 mod fixtures;
+mod grouped;
 mod io;
 mod map_atoms;
 mod masks;

@@ -1,8 +1,8 @@
 //! Absolute positions: sinusoidal ones against reference values, and learned ones.
 
 use shapeproof::{
-    Batch, C, Float, Generator, Infer, LearnedPositions, Model, Seq, Size, Tensor, dyn_size, parameters,
-    try_sinusoidal_positions,
+    Batch, C, Float, Generator, Infer, LearnedPositions, Model, Seq, Size, Tensor, dyn_size,
+    parameters, try_sinusoidal_positions,
 };
 
 use crate::fixtures::{Report, Run, close};

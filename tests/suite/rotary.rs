@@ -3,8 +3,8 @@
 use safetensors::Dtype;
 use shapeproof::{
     Adjacent, Attention, Batch, C, Causal, Float, HeadDim, Heads, Key, KvHeads, Pairing, Query,
-    RotatedBy, Rotary, RotaryScaling, RotaryTable, RotaryWidth, Seq, Size, SplitHalf, Static, Tensor,
-    dispatch, dyn_size,
+    Rotary, RotaryScaling, RotaryTable, RotaryWidth, RotatedBy, Seq, Size, SplitHalf, Static,
+    Tensor, dispatch, dyn_size,
 };
 
 use crate::fixtures::{

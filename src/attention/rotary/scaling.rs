@@ -163,7 +163,12 @@ impl RotaryScaling {
                 positive("factor", factor)
             }
             RotaryScaling::Yarn {
-                factor, original_length, beta_fast, beta_slow, attention_factor, ..
+                factor,
+                original_length,
+                beta_fast,
+                beta_slow,
+                attention_factor,
+                ..
             } => {
                 positive("factor", factor)?;
                 positive("original length", float(original_length))?;
