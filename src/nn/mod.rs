@@ -1,6 +1,7 @@
 //! Parameters, modules, and the layers around attention.
 
 mod bias;
+mod decoder;
 mod dropout;
 mod embedding;
 mod encoder;
@@ -16,6 +17,7 @@ mod positions;
 mod rms_norm;
 
 pub use bias::{Absent, Bias, BiasKind, NoBias};
+pub use decoder::{Decoder, DecoderConfig, DecoderLayer};
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use encoder::{Encoder, EncoderConfig, EncoderLayer, NormPlacement};
@@ -51,4 +53,6 @@ module::debug_as_parameters! {
     [A: Axis, M: Axis, E: Float] LearnedPositions<A, M, E>;
     [M: Size, H, F: Size, B: AttentionBias, E: Float] EncoderLayer<M, H, F, B, E>;
     [M: Size, H, F: Size, B: AttentionBias, E: Float] Encoder<M, H, F, B, E>;
+    [M: Size, H, F: Size, KM: Size, B: AttentionBias, E: Float] DecoderLayer<M, H, F, KM, B, E>;
+    [M: Size, H, F: Size, KM: Size, B: AttentionBias, E: Float] Decoder<M, H, F, KM, B, E>;
 }
