@@ -6,6 +6,7 @@
 mod blocks;
 mod cases;
 mod fixtures;
+mod glassllm;
 mod grouped;
 mod io;
 mod map_atoms;
