@@ -5,10 +5,12 @@ mod block_mask;
 mod diagonal;
 mod distance;
 mod explain;
+mod grouped;
 mod heads;
 mod mask;
 mod multi_head;
 mod relative;
+mod rotary;
 mod scaled;
 mod score_fn;
 mod segments;
@@ -22,10 +24,15 @@ pub use diagonal::{
 };
 pub use distance::{Alibi, Bucket, Distance, DistanceBias, DistanceBuckets};
 pub use explain::{Explanation, Step};
+pub use grouped::GroupedAttention;
 pub use heads::KvOf;
 pub use mask::{And, Mask, MaskFor, MaskParts, NoMask, ScoreBias};
 pub use multi_head::{MultiHeadAttention, SelfWidths};
 pub use relative::{EntriesFor, RelativePositions};
+pub use rotary::{
+    Adjacent, CoversPositions, Pairing, Rotary, RotaryScaling, RotaryTable, RotaryWidth, RotatedBy,
+    SplitHalf,
+};
 pub use scaled::{Attention, scaled_dot_product_attention};
 pub use score_fn::ScoreFn;
 pub use segments::Segments;

@@ -8,8 +8,8 @@ mod table;
 
 pub(crate) use arithmetic::Un;
 pub use arithmetic::{
-    DivisibleBy, EvenlyInto, HeadDimOf, Known, Measures, Plus, RemDiv, Row, Splits, Times, ToC,
-    WindowSize,
+    AtLeast, DivisibleBy, EvenlyInto, HeadDimOf, Known, Measures, Plus, RemDiv, Row, Splits, Times,
+    ToC, WindowSize,
 };
 pub use dynamic::{Dyn, Product, Sum};
 

@@ -3,8 +3,11 @@
 
 #![allow(clippy::type_complexity, reason = "shapes name their axes where they stand")]
 
+mod blocks;
 mod cases;
 mod fixtures;
+mod glassllm;
+mod grouped;
 mod io;
 mod map_atoms;
 mod masks;
@@ -13,8 +16,10 @@ mod onnx;
 mod onnx_attention;
 mod ops;
 mod oracle;
+mod positions;
 mod properties;
 mod random;
+mod rotary;
 mod rxnmapper;
 mod sentence_similarity;
 mod torch_layers;
