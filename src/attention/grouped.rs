@@ -6,7 +6,7 @@ use super::{AttentionBias, CoversPositions, KvOf, MaskFor, MaskParts, Pairing, R
 use crate::axis::{Axis, Batch, Folded, HeadDim, Heads, Key, Model, Query, Seq};
 use crate::element::Float;
 use crate::kernel::linear::Projection;
-use crate::nn::{Bias, BiasKind, Linear, Mode, Module, Packing, RmsNorm};
+use crate::nn::{Bias, BiasKind, Dropout, Linear, Mode, Module, Packing, RmsNorm};
 use crate::parameters;
 use crate::size::{Size, Static};
 use crate::tensor::{AnyTensor, Generator, Tensor};
@@ -77,8 +77,10 @@ pub struct GroupedAttention<
     pub q_norm: Option<RmsNorm<HeadDim<D>, E>>,
     /// The norm of each head's keys, where there is one.
     pub k_norm: Option<RmsNorm<HeadDim<D>, E>>,
-    /// The scale of the scores.
+    /// How scores become weights.
     pub attention: Attention,
+    /// On the weights, in training.
+    pub dropout: Dropout,
     packing: Packing<E>,
 }
 
@@ -127,8 +129,19 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
     where
         KV: KvOf<Heads<H>>,
     {
-        let (attention, packing) = (Attention::new(), Packing::default());
-        GroupedAttention { q, k, v, out, q_norm: None, k_norm: None, attention, packing }
+        let (attention, dropout) = (Attention::new(), Dropout::NONE);
+        let (q_norm, k_norm, packing) = (None, None, Packing::default());
+        GroupedAttention { q, k, v, out, q_norm, k_norm, attention, dropout, packing }
+    }
+
+    /// With these settings in the place of the usual ones: another scale, a cap.
+    pub fn with_attention(self, attention: Attention) -> Self {
+        GroupedAttention { attention, ..self }
+    }
+
+    /// With dropout on the weights, in training.
+    pub fn with_dropout(self, dropout: Dropout) -> Self {
+        GroupedAttention { dropout, ..self }
     }
 
     /// With a norm of weight 1 for each head's queries and one for its keys, as Qwen 3 and Gemma 3 have
@@ -184,7 +197,8 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
     {
         let (q, k, v) = self.project(x, mode);
         let mask = MaskParts::of(&mask, scores(q.any(), k.any()));
-        let (y, weights) = self.attention.run_with_weights(q.any(), k.any(), v.any(), &mask);
+        let attention = self.attention.dropout(self.dropout, mode);
+        let (y, weights) = attention.run_with_weights(q.any(), k.any(), v.any(), &mask);
         let (batch, heads, query, _) = q.shape();
         let y = self.output(&Tensor::typed(q.shape(), y), mode);
         (y, Tensor::typed((batch, heads, query, k.shape().2), weights))
@@ -253,7 +267,8 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
     ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E> {
         // That the key/value heads divide the heads, the layer's constructor has proven.
         let mask = MaskParts::of(&mask, scores(q.any(), k.any()));
-        let y = self.attention.run(q.any(), k.any(), v.any(), &mask);
+        let attention = self.attention.dropout(self.dropout, mode);
+        let y = attention.run(q.any(), k.any(), v.any(), &mask);
         self.output(&Tensor::typed(q.shape(), y), mode)
     }
 
