@@ -1,6 +1,8 @@
 //! Attention: scaled dot product, masks, multi-head layers.
 
 mod bias;
+mod cache;
+mod cross_cache;
 mod explain;
 mod heads;
 mod mask;
@@ -8,6 +10,8 @@ mod multi_head;
 mod scaled;
 
 pub use bias::{AttentionBias, NoKeyBias, QkvBias};
+pub use cache::{CacheStep, KvCache, RaggedStep};
+pub use cross_cache::CrossKeysAndValues;
 pub use explain::{Explanation, Step};
 pub use heads::KvOf;
 pub use mask::{And, Causal, CausalFromStart, Mask, MaskFor, MaskParts, NoMask, Prefix, ScoreBias};

@@ -3,6 +3,7 @@
 
 #![allow(clippy::type_complexity, reason = "shapes name their axes where they stand")]
 
+mod cache;
 mod cases;
 mod fixtures;
 mod io;
