@@ -7,6 +7,7 @@ mod cache;
 mod cases;
 mod fixtures;
 mod io;
+mod linear_attention;
 mod map_atoms;
 mod masks;
 mod minilm;
