@@ -171,9 +171,9 @@ fn first_calls_of_one_layer_from_all_sides_wait_for_nothing_but_their_work() {
 fn linear_attention<E: Float>() {
     let mut generator = Generator::seeded(12);
     let mut normal = || Tensor::normal(0.0, 1.0, &mut generator);
-    let q: Tensor<(Batch<C<2>>, Heads<C<6>>, Query<C<200>>, HeadDim<C<24>>), E> = normal();
+    let q: Tensor<(Batch<C<2>>, Heads<C<4>>, Query<C<130>>, HeadDim<C<8>>), E> = normal();
     let k = q.rename(Query, Key).try_slice(Heads, 1, C::<2>).unwrap();
-    let k: Tensor<(Batch<C<2>>, KvHeads<C<2>>, Key<C<200>>, HeadDim<C<24>>), E> =
+    let k: Tensor<(Batch<C<2>>, KvHeads<C<2>>, Key<C<130>>, HeadDim<C<8>>), E> =
         k.rename(Heads, KvHeads);
     for features in [FeatureMap::EluPlusOne, FeatureMap::Relu, FeatureMap::Normalized] {
         let attention = LinearAttention::new(features);
