@@ -5,7 +5,7 @@ use super::attention::{Band, Mask, attention, attention_with_weights};
 use super::elementwise::{map, zip};
 use super::gemm::{Epilogue, gemm, gemm_into, gemm_packed, pack_b};
 use super::layout::{Layout, View};
-use super::norm::{Norm, layer_norm};
+use super::norm::{Norm, normalized};
 use super::simd::Isa;
 use super::softmax::Softmax::{Logarithms, Weights};
 use super::softmax::softmax;
@@ -212,7 +212,10 @@ fn rows_stay_within_their_operands() {
             let (data, layout) = guarded(&x, edge);
             let (weight, bias) = (Guarded::of(&weight, edge), Guarded::of(&bias, edge));
             let (weight, bias) = (Some(&*weight), Some(&*bias));
-            layer_norm(data.view(layout), Norm { size: n, epsilon: 1e-5, weight, bias });
+            for centered in [true, false] {
+                let norm = Norm { size: n, centered, epsilon: 1e-5, weight, bias };
+                normalized(data.view(layout), norm);
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ pub(crate) mod assign;
 pub(crate) mod attention;
 pub(crate) mod elementwise;
 pub(crate) mod exp;
+pub(crate) mod gated;
 pub(crate) mod gemm;
 #[cfg(all(test, unix))]
 mod guard;
@@ -30,6 +31,7 @@ pub(crate) mod output;
 pub(crate) mod parallel;
 pub(crate) mod pointwise;
 pub(crate) mod reduce;
+pub(crate) mod rotary;
 mod runs;
 pub(crate) mod scan;
 pub(crate) mod scratch;

@@ -1,8 +1,9 @@
-//! Layer norm: each row loses its mean and is divided by √(variance + ε).
+//! Layer norm: each row loses its mean and is divided by √(variance + ε). RMS norm: a row keeps its
+//! mean and is divided by √(mean of its squares + ε).
 //!
 //! A row is the last `size` elements in row-major order, however many axes they span. It is read
 //! three times, but from memory once: for the sum, for the sums of what is left of the mean and of the
-//! squares around it (so rows far from 0 keep their digits), and to be written.
+//! squares around it (so rows far from 0 keep their digits), and to be written. RMS norm needs no sum.
 
 use super::elementwise::pack_part;
 use super::layout::View;
@@ -11,7 +12,7 @@ use super::parallel::for_each_chunk;
 use super::runs::Runs;
 use super::simd::elements::{load, load_first, store, store_first};
 use super::simd::{Isa, Kernel, Lanes, Vector};
-use super::sums::{mean, moments};
+use super::sums::{mean, mean_of_squares, moments};
 use crate::element::Float;
 use num_traits::{Float as _, Zero};
 use std::mem::MaybeUninit;
@@ -27,6 +28,8 @@ const COST: usize = 8;
 pub(crate) struct Norm<'a, E> {
     /// Elements in a row.
     pub(crate) size: usize,
+    /// Whether a row loses its mean.
+    pub(crate) centered: bool,
     pub(crate) epsilon: f64,
     /// `size` elements.
     pub(crate) weight: Option<&'a [E]>,
@@ -35,8 +38,8 @@ pub(crate) struct Norm<'a, E> {
 }
 
 /// (x − mean) / √(variance + ε) · weight + bias over rows of `norm.size` elements, with the biased
-/// variance.
-pub(crate) fn layer_norm<E: Float>(x: View<E>, norm: Norm<E>) -> Vec<E> {
+/// variance; where they are not centered, x / √(mean of x² + ε) · weight + bias.
+pub(crate) fn normalized<E: Float>(x: View<E>, norm: Norm<E>) -> Vec<E> {
     let (count, packed) = (x.layout.count(), x.as_slice());
     let (isa, runs) = (Isa::best(), Runs::new([&x.layout]));
     let group = norm.group();
@@ -52,8 +55,8 @@ pub(crate) fn layer_norm<E: Float>(x: View<E>, norm: Norm<E>) -> Vec<E> {
     unsafe { written_in_chunks(count, group, count * COST, write) }
 }
 
-/// As [`layer_norm`], each row in its place.
-pub(crate) fn layer_norm_in_place<E: Float>(elements: &mut [E], norm: Norm<E>) {
+/// As [`normalized`], each row in its place.
+pub(crate) fn normalize_in_place<E: Float>(elements: &mut [E], norm: Norm<E>) {
     let (isa, work) = (Isa::best(), elements.len() * COST);
     for_each_chunk(elements, norm.group(), work, |_, chunk| {
         let to = chunk.as_mut_ptr();
@@ -107,13 +110,19 @@ impl<E: Float> Kernel<E::Wide> for Rows<'_, E> {
             // SAFETY: the instruction set is the caller's, the rows those of `Rows`.
             unsafe {
                 let (from, to) = (self.from.add(first * n), self.to.add(first * n));
-                for (row, sum) in means[..rows].iter_mut().enumerate() {
-                    *sum = mean::<E, V>(from.add(row * n), n);
+                if self.norm.centered {
+                    for (row, sum) in means[..rows].iter_mut().enumerate() {
+                        *sum = mean::<E, V>(from.add(row * n), n);
+                    }
                 }
                 for (row, (mean, scale)) in means.iter_mut().zip(&mut scales[..rows]).enumerate() {
-                    let variance;
-                    (*mean, variance) = moments::<E, V>(from.add(row * n), n, *mean);
-                    *scale = (variance + epsilon).sqrt().recip();
+                    let squares;
+                    if self.norm.centered {
+                        (*mean, squares) = moments::<E, V>(from.add(row * n), n, *mean);
+                    } else {
+                        squares = mean_of_squares::<E, V>(from.add(row * n), n);
+                    }
+                    *scale = (squares + epsilon).sqrt().recip();
                 }
                 for (row, moments) in means.into_iter().zip(scales).take(rows).enumerate() {
                     self.norm.finish::<V>(from.add(row * n), to.add(row * n), moments);
@@ -125,7 +134,7 @@ impl<E: Float> Kernel<E::Wide> for Rows<'_, E> {
 }
 
 impl<E: Float> Norm<'_, E> {
-    /// One row, given its mean and what its distance from that is multiplied by.
+    /// One row, given its mean (0 where that stays) and what its distance from it is multiplied by.
     ///
     /// # Safety
     ///
@@ -177,9 +186,12 @@ mod tests {
     use crate::kernel::layout::Layout;
     use crate::kernel::testing::{Rng, bits, in_pools};
 
+    const PLAIN: Norm<'static, f32> =
+        Norm { size: 0, centered: true, epsilon: 1e-5, weight: None, bias: None };
+
     fn norm(x: &[f32], size: usize) -> Vec<f32> {
         let view = View { data: x, layout: Layout::packed(&[x.len() / size, size]) };
-        layer_norm(view, Norm { size, epsilon: 1e-5, weight: None, bias: None })
+        normalized(view, Norm { size, ..PLAIN })
     }
 
     #[test]
@@ -208,29 +220,32 @@ mod tests {
         let mut rng = Rng::new(8);
         let block = rng.block::<f64>(&[50, 3, 40]);
         let (weight, bias) = (rng.values::<f64>(120), rng.values::<f64>(120));
-        let norm = Norm { size: 120, epsilon: 1e-5, weight: None, bias: None };
-        let plain = layer_norm(block.view(), norm);
-        for (w, b) in
-            [(Some(&weight[..]), Some(&bias[..])), (None, Some(&bias)), (Some(&weight), None)]
-        {
-            let norm = Norm { weight: w, bias: b, ..norm };
-            let result = in_pools(|| bits(&layer_norm(block.view(), norm)));
-            for kind in 0..3 {
-                let other = block.scattered(kind);
-                assert_eq!(bits(&layer_norm(other.view(), norm)), result);
-            }
-            for (i, &actual) in result.iter().enumerate() {
-                let expected =
-                    plain[i] * w.map_or(1.0, |w| w[i % 120]) + b.map_or(0.0, |b| b[i % 120]);
-                assert_eq!(f64::from_bits(actual), expected);
+        for centered in [true, false] {
+            let norm = Norm { size: 120, centered, epsilon: 1e-5, weight: None, bias: None };
+            let plain = normalized(block.view(), norm);
+            for (w, b) in
+                [(Some(&weight[..]), Some(&bias[..])), (None, Some(&bias)), (Some(&weight), None)]
+            {
+                let norm = Norm { weight: w, bias: b, ..norm };
+                let result = in_pools(|| bits(&normalized(block.view(), norm)));
+                for kind in 0..3 {
+                    let other = block.scattered(kind);
+                    assert_eq!(bits(&normalized(other.view(), norm)), result);
+                }
+                for (i, &actual) in result.iter().enumerate() {
+                    let expected =
+                        plain[i] * w.map_or(1.0, |w| w[i % 120]) + b.map_or(0.0, |b| b[i % 120]);
+                    assert_eq!(f64::from_bits(actual), expected);
+                }
             }
         }
     }
 
     /// The twin: the definition, in f64.
-    fn slow(x: &[f32]) -> impl Iterator<Item = f64> {
+    fn slow(x: &[f32], centered: bool) -> impl Iterator<Item = f64> {
         let n = x.len() as f64;
-        let mean = x.iter().map(|&x| f64::from(x)).sum::<f64>() / n;
+        let sum = x.iter().map(|&x| f64::from(x)).sum::<f64>();
+        let mean = if centered { sum / n } else { 0.0 };
         let variance = x.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / n;
         x.iter().map(move |&x| (f64::from(x) - mean) / (variance + 1e-5).sqrt())
     }
@@ -241,23 +256,27 @@ mod tests {
         for size in (1..70).chain([257, 1000, 5003]) {
             let rows = 1 + rng.below(20);
             let x = rng.values::<f32>(rows * size);
-            let y = norm(&x, size);
-            for (x, y) in x.chunks(size).zip(y.chunks(size)) {
-                for (actual, expected) in y.iter().zip(slow(x)) {
-                    assert!(
-                        (f64::from(*actual) - expected).abs() <= 4e-6,
-                        "{size}: {actual} {expected}"
-                    );
+            for centered in [true, false] {
+                let norm = Norm { size, centered, ..PLAIN };
+                let view = View { data: &x, layout: Layout::packed(&[rows, size]) };
+                let y = normalized(view, norm);
+                for (x, y) in x.chunks(size).zip(y.chunks(size)) {
+                    for (actual, expected) in y.iter().zip(slow(x, centered)) {
+                        assert!(
+                            (f64::from(*actual) - expected).abs() <= 4e-6,
+                            "{size}: {actual} {expected}"
+                        );
+                    }
                 }
+                let mut in_place = x.clone();
+                normalize_in_place(&mut in_place, norm);
+                assert_eq!(bits(&in_place), bits(&y));
             }
-            let mut in_place = x;
-            let norm = Norm { size, epsilon: 1e-5, weight: None, bias: None };
-            layer_norm_in_place(&mut in_place, norm);
-            assert_eq!(bits(&in_place), bits(&y));
         }
-        let norm = Norm { size: 0, epsilon: 1e-5, weight: None, bias: None };
         let empty = View { data: &[0f32; 0], layout: Layout::packed(&[3, 0]) };
-        assert!(layer_norm(empty, norm).is_empty());
+        for centered in [true, false] {
+            assert!(normalized(empty, Norm { centered, ..PLAIN }).is_empty());
+        }
     }
 
     #[test]
@@ -268,6 +287,10 @@ mod tests {
             let y = norm(&x, 37);
             assert!(y[37..74].iter().all(|y| y.is_nan()));
             assert!(y[..37].iter().chain(&y[74..]).all(|&y| y == 0.0));
+            let view = View { data: &x, layout: Layout::packed(&[3, 37]) };
+            let y = normalized(view, Norm { size: 37, centered: false, ..PLAIN });
+            assert!(y[40].is_nan());
+            assert!(y[..37].iter().chain(&y[74..]).all(|y| (y - 1.0).abs() < 1e-5));
         }
     }
 }

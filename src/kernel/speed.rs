@@ -5,7 +5,7 @@ use super::elementwise::{map, zip};
 use super::gemm::{Epilogue, gemm_into, gemm_packed_to, pack_b};
 use super::layout::{Layout, View};
 use super::math::{Exponential, Gelu, Silu, Tanh, relu};
-use super::norm::{Norm, layer_norm};
+use super::norm::{Norm, normalized};
 use super::output::place;
 use super::pointwise;
 use super::simd::Isa;
@@ -167,14 +167,14 @@ fn speed_of_memory_bound_operations() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     for dims in [[256, 64, 64], [12, 512, 512], [1, 1, 50257]] {
         let x = rng.block::<f32>(&dims);
-        let norm = Norm { size: dims[2], epsilon: 1e-5, weight: None, bias: None };
+        let norm = Norm { size: dims[2], centered: true, epsilon: 1e-5, weight: None, bias: None };
         let (mut to, mut there) = (x.data.clone(), x.data.clone());
         let mut race: [(&str, Box<dyn FnMut() + Send + '_>); _] = [
             ("copy", Box::new(|| to.copy_from_slice(black_box(&x.data)))),
             ("softmax", Box::new(|| drop(black_box(softmax(Weights, x.view(), 2, None))))),
             ("softmax in place", Box::new(|| softmax_in_place(Weights, &mut there, dims[2]))),
             ("log softmax", Box::new(|| drop(black_box(softmax(Logarithms, x.view(), 2, None))))),
-            ("layer norm", Box::new(|| drop(black_box(layer_norm(x.view(), norm))))),
+            ("layer norm", Box::new(|| drop(black_box(normalized(x.view(), norm))))),
             ("relu", Box::new(|| drop(black_box(map(x.view(), relu::<f32>))))),
             ("sum of two", Box::new(|| drop(black_box(zip(x.view(), x.view(), |a, b| a + b))))),
             ("exp", Box::new(|| drop(black_box(pointwise::map(x.view(), Exponential))))),

@@ -149,6 +149,21 @@ pub(super) unsafe fn moments<E: Float, V: Vector<Scalar = E::Wide>>(
     (mean + error / n, if variance < zero { zero } else { variance })
 }
 
+/// The mean of the squares of a line; NaN of an empty one.
+///
+/// # Safety
+///
+/// As [`sums`].
+#[inline(always)]
+pub(super) unsafe fn mean_of_squares<E: Float, V: Vector<Scalar = E::Wide>>(
+    line: *const E,
+    n: usize,
+) -> E::Wide {
+    // SAFETY: the caller's.
+    let [sum] = unsafe { sums::<E, V, 1>(line, n, E::Wide::zero(), |x| [x.mul(x)]) };
+    sum / count::<E>(n)
+}
+
 #[allow(clippy::cast_precision_loss, reason = "lengths below 2^53 are exact")]
 fn count<E: Float>(n: usize) -> E::Wide {
     E::Wide::from_f64(n as f64)

@@ -1,12 +1,12 @@
 //! Tables of vectors.
 
-use super::{Mode, Module, Parameter};
+use super::{Mode, Module, Packing, Parameter};
 use crate::axis::Axis;
 use crate::element::{Float, Index};
 use crate::error::{Error, Result};
 use crate::parameters;
-use crate::shape::{Appends, FixedSizes, Shape};
-use crate::tensor::{Generator, Tensor};
+use crate::shape::{Appends, EndsWith, FixedSizes, Shape};
+use crate::tensor::{AnyTensor, Generator, Tensor};
 
 /// A vector for each entry of a vocabulary: row t of the table for token t.
 ///
@@ -33,12 +33,14 @@ pub struct Embedding<V, M, E = f32> {
     /// The table.
     pub weight: Parameter<(V, M), E>,
     padding: Option<usize>,
+    /// Of the transposed table, for `unembed`.
+    packing: Packing<E>,
 }
 
 impl<V: Axis, M: Axis, E: Float> Embedding<V, M, E> {
     /// An embedding with this table.
     pub fn new(table: Tensor<(V, M), E>) -> Self {
-        Embedding { weight: Parameter::new(table), padding: None }
+        Embedding { weight: Parameter::new(table), padding: None, packing: Packing::default() }
     }
 
     /// An embedding of zeros, to be loaded.
@@ -95,6 +97,54 @@ impl<V: Axis, M: Axis, E: Float> Embedding<V, M, E> {
     {
         mode.read(&self.weight).try_embed(tokens)
     }
+
+    /// x · tableᵀ: how much each token's vector is like x, the logits of a model whose output head is its
+    /// embedding ("tied"). The table is a parameter of one name, listed, counted and saved once.
+    ///
+    /// # Shapes
+    /// `x` ends with `M`, which becomes `V`.
+    ///
+    /// # Numerics
+    /// The transposed table is packed for the product at first use and again when it has changed; the
+    /// packed copy takes as much memory as the table.
+    ///
+    /// # Compile errors
+    /// `unembedded_width_must_be_that_of_the_table`.
+    ///
+    /// # Examples
+    /// ```
+    /// use shapeproof::{Batch, Embedding, Infer, Model, Tensor, Vocab, C, count_parameters};
+    ///
+    /// let table = Tensor::<(Vocab<C<3>>, Model<C<2>>)>::from([[0.0, 1.0], [1.0, 2.0], [3.0, 4.0]]);
+    /// let embedding: Embedding<_, _> = Embedding::new(table);
+    /// let x = Tensor::<(Batch<C<1>>, Model<C<2>>)>::from([[10.0, 1.0]]);
+    /// assert_eq!(embedding.unembed(&x, &mut Infer).to_vec(), [1.0, 12.0, 34.0]);
+    /// assert_eq!(count_parameters(&embedding), 6);
+    /// ```
+    ///
+    /// # References
+    /// Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017.
+    pub fn unembed<S: EndsWith<(M,)>>(
+        &self,
+        x: &Tensor<S, E>,
+        mode: &mut impl Mode,
+    ) -> Tensor<S::WithTail<V>, E> {
+        let shape = x.shape().with_tail(self.weight.shape().0);
+        let table = mode.read(&self.weight);
+        Tensor::typed(shape, unembedded(x.any(), table.any(), &self.packing))
+    }
+}
+
+/// x · tableᵀ. Knows no shape, so that it is compiled once for all.
+fn unembedded<E: Float>(
+    x: &AnyTensor<E>,
+    table: &AnyTensor<E>,
+    packing: &Packing<E>,
+) -> AnyTensor<E> {
+    let transposed = table.viewed(table.layout().transposed());
+    let projection = packing.of(&[(&transposed, None)]);
+    let dims = x.layout().dims.replaced(x.rank() - 1, table.dims()[0]);
+    AnyTensor::from_packed(&dims, projection.apply(x.view(), None))
 }
 
 #[diagnostic::do_not_recommend]

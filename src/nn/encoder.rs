@@ -175,33 +175,33 @@ impl<M: Size, H, F, B: AttentionBias, E: Float> EncoderLayer<M, H, F, B, E> {
         match self.norm {
             NormPlacement::Post => {
                 let (y, rest) = attend(x, mode);
-                let mut x = self.residual(x, y, mode);
+                let mut x = residual(self.dropout, x, y, mode);
                 self.attention_norm.apply_in_place(&mut x, mode);
                 let y = self.feed_forward.forward(&x, mode);
-                let mut x = self.residual(&x, y, mode);
+                let mut x = residual(self.dropout, &x, y, mode);
                 self.feed_forward_norm.apply_in_place(&mut x, mode);
                 (x, rest)
             }
             NormPlacement::Pre => {
                 let (y, rest) = attend(&self.attention_norm.forward(x, mode), mode);
-                let x = self.residual(x, y, mode);
+                let x = residual(self.dropout, x, y, mode);
                 let y = self.feed_forward.forward(&self.feed_forward_norm.forward(&x, mode), mode);
-                (self.residual(&x, y, mode), rest)
+                (residual(self.dropout, &x, y, mode), rest)
             }
         }
     }
+}
 
-    /// x + dropout(y), in the memory of y.
-    fn residual<Z: Size, S: Size>(
-        &self,
-        x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
-        y: Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
-        mode: &mut impl Mode,
-    ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E> {
-        let mut y = self.dropout.of(y, mode);
-        y.add_in_place(x);
-        y
-    }
+/// x + dropout(y), in the memory of y.
+pub(super) fn residual<Z: Size, S: Size, M: Size, E: Float>(
+    dropout: Dropout,
+    x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
+    y: Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
+    mode: &mut impl Mode,
+) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E> {
+    let mut y = dropout.of(y, mode);
+    y.add_in_place(x);
+    y
 }
 
 #[diagnostic::do_not_recommend]

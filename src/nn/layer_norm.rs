@@ -3,7 +3,7 @@
 use super::{Field, Mode, Module, Parameter, Visitor, VisitorMut};
 use crate::axis::Axis;
 use crate::element::Float;
-use crate::kernel::norm::{Norm, layer_norm, layer_norm_in_place};
+use crate::kernel::norm::{Norm, normalize_in_place, normalized};
 use crate::shape::{EndsWith, FixedSizes, Shape, for_each_rank};
 use crate::tensor::{AnyTensor, Tensor};
 
@@ -93,7 +93,7 @@ impl<A: Trailing, E: Float> LayerNorm<A, E> {
         mode: &mut impl Mode,
     ) -> Tensor<S, E> {
         let (weight, bias) = (mode.read(&self.weight).packed(), mode.read(&self.bias).packed());
-        x.with_data(layer_norm(x.any().view(), self.norm(&weight, &bias)))
+        x.with_data(normalized(x.any().view(), self.norm(&weight, &bias)))
     }
 
     /// Puts the normalised rows in the place of `x`'s.
@@ -114,6 +114,7 @@ impl<A: Trailing, E: Float> LayerNorm<A, E> {
     ) -> Norm<'a, E> {
         Norm {
             size: weight.count(),
+            centered: true,
             epsilon: self.epsilon,
             weight: weight.as_slice(),
             bias: bias.as_slice(),
@@ -124,8 +125,8 @@ impl<A: Trailing, E: Float> LayerNorm<A, E> {
 // Knows no shape, so that it is compiled once for all.
 impl<E: Float> AnyTensor<E> {
     fn normalize_in_place(&mut self, norm: Norm<E>) {
-        let in_place = |rows: &mut [E]| layer_norm_in_place(rows, norm);
-        self.update(in_place, |rows| layer_norm(rows, norm));
+        let in_place = |rows: &mut [E]| normalize_in_place(rows, norm);
+        self.update(in_place, |rows| normalized(rows, norm));
     }
 }
 

@@ -1,22 +1,28 @@
 //! Parameters, modules, and the layers around attention.
 
 mod bias;
+mod decoder;
 mod dropout;
 mod embedding;
 mod encoder;
 mod feed_forward;
+mod gated;
 mod layer_norm;
 mod linear;
 mod mode;
 mod module;
 mod packing;
 mod parameter;
+mod positions;
+mod rms_norm;
 
 pub use bias::{Absent, Bias, BiasKind, NoBias};
+pub use decoder::{Decoder, DecoderConfig, DecoderLayer};
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use encoder::{Encoder, EncoderConfig, EncoderLayer, NormPlacement};
 pub use feed_forward::FeedForward;
+pub use gated::GatedFeedForward;
 pub use layer_norm::{LayerNorm, Trailing};
 pub use linear::Linear;
 pub use mode::{Infer, Mode, Train};
@@ -27,8 +33,10 @@ pub use module::{
 };
 pub(crate) use packing::Packing;
 pub use parameter::{AnyParameter, Parameter, ParameterId};
+pub use positions::{LearnedPositions, try_sinusoidal_positions};
+pub use rms_norm::RmsNorm;
 
-use crate::attention::{AttentionBias, MultiHeadAttention};
+use crate::attention::{AttentionBias, GroupedAttention, MultiHeadAttention};
 use crate::axis::Axis;
 use crate::element::Float;
 use crate::size::Size;
@@ -36,9 +44,15 @@ use crate::size::Size;
 module::debug_as_parameters! {
     [I: Axis, O: Axis, B: BiasKind, E: Float] Linear<I, O, B, E>;
     [A: Trailing, E: Float] LayerNorm<A, E>;
+    [A: Trailing, E: Float] RmsNorm<A, E>;
     [V: Axis, M: Axis, E: Float] Embedding<V, M, E>;
     [M: Size, F: Size, B: BiasKind, E: Float] FeedForward<M, F, B, E>;
+    [M: Size, F: Size, B: BiasKind, E: Float] GatedFeedForward<M, F, B, E>;
     [M: Size, H, KM: Size, VM: Size, B: AttentionBias, E: Float] MultiHeadAttention<M, H, KM, VM, B, E>;
+    [M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float] GroupedAttention<M, H, D, KV, B, E>;
+    [A: Axis, M: Axis, E: Float] LearnedPositions<A, M, E>;
     [M: Size, H, F: Size, B: AttentionBias, E: Float] EncoderLayer<M, H, F, B, E>;
     [M: Size, H, F: Size, B: AttentionBias, E: Float] Encoder<M, H, F, B, E>;
+    [M: Size, H, F: Size, KM: Size, B: AttentionBias, E: Float] DecoderLayer<M, H, F, KM, B, E>;
+    [M: Size, H, F: Size, KM: Size, B: AttentionBias, E: Float] Decoder<M, H, F, KM, B, E>;
 }

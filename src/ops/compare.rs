@@ -113,7 +113,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
 }
 
 /// The index, one number an axis, of the element `at` in row-major order.
-pub(super) fn index_of(mut at: usize, dims: &[usize]) -> Vec<usize> {
+pub(crate) fn index_of(mut at: usize, dims: &[usize]) -> Vec<usize> {
     let mut index = vec![0; dims.len()];
     for (i, &n) in index.iter_mut().zip(dims).rev() {
         (*i, at) = (at % n, at / n);

@@ -65,7 +65,11 @@ impl<V: Axis, M: Axis, E: Element> Tensor<(V, M), E> {
 }
 
 /// The indices as `usize`, all below `n`.
-fn checked<T: Index>(indices: &AnyTensor<T>, n: usize, axis: &str) -> Result<Vec<usize>> {
+pub(crate) fn checked<T: Index>(
+    indices: &AnyTensor<T>,
+    n: usize,
+    axis: &str,
+) -> Result<Vec<usize>> {
     let check = |(place, index): (usize, T)| match index.to_index() {
         Some(inside) if inside < n => Ok(inside),
         _ => Err(Error::index(format!(

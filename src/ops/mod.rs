@@ -13,6 +13,8 @@ mod reduce;
 mod softmax;
 mod unary;
 
+pub(crate) use compare::index_of;
 pub use concat::try_stack;
+pub(crate) use index::checked;
 pub use order::Order;
 pub use unary::Activation;

@@ -8,7 +8,7 @@ use super::{C, Dyn, Product, Size, Static, Sum};
 use crate::error::Result;
 use generic_array::{ArrayLength, GenericArray};
 use std::ops::{Add, Div, Mul, Rem};
-use typenum::{Prod, Quot};
+use typenum::{B1, IsGreaterOrEqual, Prod, Quot};
 
 /// `C<N>` to typenum's number: the door.
 #[diagnostic::on_unimplemented(
@@ -133,6 +133,24 @@ pub trait Splits<M>: Static {
 #[diagnostic::do_not_recommend]
 impl<M: DivisibleBy<H>, H: Static> Splits<M> for H {
     type Part = M::Quotient;
+}
+
+/// Self ≥ N. `Self` is the number that a method call may not know yet, where that is only one of them:
+/// there the question stops.
+#[diagnostic::on_unimplemented(
+    message = "{Self} is less than {N}, or one of them has no arithmetic",
+    label = "must be at least {N}"
+)]
+#[doc(hidden)]
+pub trait AtLeast<N> {}
+
+#[diagnostic::do_not_recommend]
+impl<const M: usize, const N: usize> AtLeast<C<N>> for C<M>
+where
+    C<M>: Known,
+    C<N>: Known,
+    Un<C<M>>: IsGreaterOrEqual<Un<C<N>>, Output = B1>,
+{
 }
 
 /// Multiplies two compile-time sizes.

@@ -8,7 +8,8 @@ mod table;
 
 pub(crate) use arithmetic::Un;
 pub use arithmetic::{
-    DivisibleBy, EvenlyInto, HeadDimOf, Known, Measures, Plus, RemDiv, Row, Splits, Times, ToC,
+    AtLeast, DivisibleBy, EvenlyInto, HeadDimOf, Known, Measures, Plus, RemDiv, Row, Splits, Times,
+    ToC,
 };
 pub use dynamic::{Dyn, Product, Sum};
 

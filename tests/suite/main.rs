@@ -3,9 +3,11 @@
 
 #![allow(clippy::type_complexity, reason = "shapes name their axes where they stand")]
 
+mod blocks;
 mod cache;
 mod cases;
 mod fixtures;
+mod grouped;
 mod io;
 mod linear_attention;
 mod map_atoms;
@@ -14,8 +16,10 @@ mod minilm;
 mod onnx;
 mod ops;
 mod oracle;
+mod positions;
 mod properties;
 mod random;
+mod rotary;
 mod rxnmapper;
 mod sentence_similarity;
 mod torch_layers;

@@ -1,4 +1,4 @@
-//! The ONNX standard's own cases of LayerNormalization and Softmax.
+//! The ONNX standard's own cases of LayerNormalization, RMSNormalization and Softmax.
 
 use safetensors::Dtype;
 use shapeproof::{Batch, Model, Tensor, dyn_size};
@@ -16,26 +16,49 @@ fn layer_normalization_is_what_onnx_defines() {
 }
 
 #[test]
+fn rms_normalization_is_what_onnx_defines() {
+    Report::run("forward", &Family::onnx("RMSNormalization"), rms_normalization);
+}
+
+#[test]
 fn softmax_is_what_onnx_defines() {
     Report::run("forward", &Family::onnx("Softmax"), softmax);
 }
 
 fn layer_normalization(case: &Case) -> Result<Run, String> {
+    let norm = match norm(case, "Scale", true)? {
+        Some(norm) => norm,
+        None => return skip(format!("{:?} is not part yet", case.tensors.dtype("X"))),
+    };
+    moments(case, &norm)?;
+    Ok(Run::Passed)
+}
+
+fn rms_normalization(case: &Case) -> Result<Run, String> {
+    match norm(case, "scale", false)? {
+        Some(_) => Ok(Run::Passed),
+        None => skip(format!("{:?} is not part yet", case.tensors.dtype("X"))),
+    }
+}
+
+/// A norm, compared with what is expected of it; `None` where it is not of f32.
+fn norm(case: &Case, scale: &str, centered: bool) -> Result<Option<Norm<f32>>, String> {
     if case.tensors.dtype("X") != Dtype::F32 {
-        return skip(format!("{:?} is not part yet", case.tensors.dtype("X")));
+        return Ok(None);
     }
     let dims = case.tensors.dims("X").to_vec();
     let at = axis(case, dims.len())?;
-    for name in ["Scale", "B"].into_iter().filter(|name| case.tensors.has(name)) {
+    for name in [scale, "B"].into_iter().filter(|name| case.tensors.has(name)) {
         if case.tensors.dims(name) != &dims[at..] {
             return Err(format!("{name} over {:?} for X over {dims:?}", case.tensors.dims(name)));
         }
     }
     let values = |name: &str| case.tensors.has(name).then(|| case.tensors.f32(name));
     let norm = Norm {
+        centered,
         trailing: dims.len() - at,
         x: case.tensors.f32("X"),
-        weight: values("Scale"),
+        weight: values(scale),
         bias: values("B"),
         epsilon: case.config.maybe_float("epsilon").unwrap_or(1e-5),
         dims,
@@ -44,8 +67,7 @@ fn layer_normalization(case: &Case) -> Result<Run, String> {
         let want = case.tensors.f64("expected.Y");
         close(&format!("Y ({how})"), &y, &want, TOLERANCE, TOLERANCE)?;
     }
-    moments(case, &norm)?;
-    Ok(Run::Passed)
+    Ok(Some(norm))
 }
 
 /// The optional outputs, from the reductions that the norm is made of.

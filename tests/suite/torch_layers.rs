@@ -1,39 +1,44 @@
-//! PyTorch's `TransformerEncoderLayer` and `TransformerEncoder`, forward: every
-//! encoder case of the family `layers`.
+//! PyTorch's `TransformerEncoderLayer`, `TransformerEncoder` and
+//! `TransformerDecoderLayer`, forward: every case of the family `layers`.
 
 use shapeproof::{
-    Activation, AttentionBias, Batch, Bias, DivisibleBy, Encoder, EncoderConfig, EncoderLayer,
-    Float, Heads, Infer, Key, LayerNorm, Model, NoBias, NormPlacement, Query, Seq, Size, Static,
-    Tensor, dispatch, dyn_size,
+    Activation, AttentionBias, Batch, Bias, Decoder, DecoderLayer, DivisibleBy, Encoder,
+    EncoderConfig, EncoderLayer, FeedForward, Float, Heads, Infer, Key, LayerNorm, Model,
+    MultiHeadAttention, NoBias, NormPlacement, Query, Seq, Size, Static, Tensor, dispatch,
+    dyn_size,
 };
 
-use crate::fixtures::{Case, Family, Report, Run, close, skip};
+use crate::fixtures::{Case, Family, Report, Run, close};
 use crate::masks::{Part, Sizes, joined, narrowed, widened};
 use crate::torch_mha::{Projection, known_inputs, optional, part, projections, set, tolerance};
 
 #[test]
-fn encoders_are_what_pytorch_computes_in_f32() {
+fn encoders_and_decoders_are_what_pytorch_computes_in_f32() {
     Report::run("in f32", &Family::open("torch/layers"), check::<f32>);
 }
 
 #[test]
-fn encoders_are_what_pytorch_computes_in_f64() {
+fn encoders_and_decoders_are_what_pytorch_computes_in_f64() {
     Report::run("in f64", &Family::open("torch/layers"), check::<f64>);
 }
 
 fn check<E: Float>(case: &Case) -> Result<Run, String> {
-    match case.config.text("kind") {
-        "encoder" => {}
-        "decoder" => return skip("decoder layers are not part yet"),
+    let decoder = match case.config.text("kind") {
+        "encoder" => false,
+        "decoder" => true,
         other => return Err(format!("unknown kind {other:?}")),
-    }
-    known_inputs(case, &["src", "key_padding_mask", "attn_mask"])?;
+    };
+    let mut known = vec!["src", "key_padding_mask", "attn_mask"];
+    known.extend(["tgt", "memory", "memory_key_padding_mask"].into_iter().filter(|_| decoder));
+    known_inputs(case, &known)?;
     let sizes = ["d_model", "heads", "ff"].map(|name| case.config.usize(name));
     dispatch!((sizes[0], sizes[1], sizes[2]) as (M, H, F) in [
         (6, 2, 10), (8, 4, 7), (6, 3, 8), (4, 2, 11)
-    ] => match case.config.flag("bias") {
-        true => encode::<M, H, F, Bias, E>(case),
-        false => encode::<M, H, F, NoBias, E>(case),
+    ] => match (decoder, case.config.flag("bias")) {
+        (false, true) => encode::<M, H, F, Bias, E>(case),
+        (false, false) => encode::<M, H, F, NoBias, E>(case),
+        (true, true) => decode::<M, H, F, Bias, E>(case),
+        (true, false) => decode::<M, H, F, NoBias, E>(case),
     })
     .map_err(|error| error.to_string())??;
     Ok(Run::Passed)
@@ -64,6 +69,44 @@ where
         compare(case, "layer, with weights", &y)?;
     }
     Ok(())
+}
+
+fn decode<M, H, F, B, E>(case: &Case) -> Result<(), String>
+where
+    M: DivisibleBy<H>,
+    H: Static,
+    F: Static,
+    B: AttentionBias,
+    E: Float,
+{
+    let [batch, length, seen] =
+        ["batch", "length", "memory_len"].map(|name| case.config.usize(name));
+    let sizes = Sizes::new(batch, H::N, length, length, M::N / H::N);
+    let cross = Sizes::new(batch, H::N, length, seen, M::N / H::N);
+    dyn_size!(batch = batch, length = length, seen = seen);
+    let model = Model(M::default());
+    let input = |name: &str| narrowed(&case.tensors.f64(name));
+    let x = Tensor::try_from_vec((Batch(batch), Seq(length), model), input("in.tgt")).unwrap();
+    let memory = Tensor::try_from_vec((Batch(batch), Seq(seen), model), input("in.memory"));
+    let memory = memory.unwrap();
+    let heads = Heads(H::default());
+    let scores = (Batch(batch), heads, Query(length), Key(length));
+    // That self attention is causal is the layer's own business.
+    assert!(case.config.flag("causal"));
+    let own = parts(case, sizes).into_iter().filter(|part| !matches!(part, Part::Causal));
+    let own: Vec<_> = own.map(|part| part.typed(scores)).collect();
+    let mut of_memory = Vec::new();
+    if case.tensors.has("in.memory_key_padding_mask") {
+        let dims = [batch.get(), 1, 1, seen.get()];
+        let part = part(case, "in.memory_key_padding_mask", cross, &dims);
+        of_memory.push(part.typed((Batch(batch), heads, Query(length), Key(seen))));
+    }
+    let layer = decoder_layer::<M, H, F, B, E>(case)?;
+    let y = layer.forward(&x, &memory, joined(&own), joined(&of_memory), &mut Infer);
+    compare(case, "decoder layer", &y)?;
+    let stack = Decoder::new(vec![layer]);
+    let y = stack.forward(&x, &memory, joined(&own), joined(&of_memory), &mut Infer);
+    compare(case, "decoder", &y)
 }
 
 fn compare<B: Size, S: Size, M: Size, E: Float>(
@@ -125,7 +168,35 @@ where
     B: AttentionBias,
     E: Float,
 {
-    let config = EncoderConfig {
+    let mut layer = EncoderLayer::zeros(config(case)?);
+    set_attention(&mut layer.attention, case, &format!("{prefix}self_attn."));
+    set_feed_forward(&mut layer.feed_forward, case, prefix);
+    layer.attention_norm = norm(case, &format!("{prefix}norm1"));
+    layer.feed_forward_norm = norm(case, &format!("{prefix}norm2"));
+    Ok(layer)
+}
+
+fn decoder_layer<M, H, F, B, E>(case: &Case) -> Result<DecoderLayer<M, H, F, M, B, E>, String>
+where
+    M: DivisibleBy<H>,
+    H: Static,
+    F: Static,
+    B: AttentionBias,
+    E: Float,
+{
+    assert_eq!(case.config.usize("layers"), 1, "a single layer");
+    let mut layer = DecoderLayer::zeros(config(case)?);
+    set_attention(&mut layer.attention, case, "param.self_attn.");
+    set_attention(&mut layer.cross_attention, case, "param.multihead_attn.");
+    set_feed_forward(&mut layer.feed_forward, case, "param.");
+    layer.attention_norm = norm(case, "param.norm1");
+    layer.cross_attention_norm = norm(case, "param.norm2");
+    layer.feed_forward_norm = norm(case, "param.norm3");
+    Ok(layer)
+}
+
+fn config(case: &Case) -> Result<EncoderConfig, String> {
+    Ok(EncoderConfig {
         norm: if case.config.flag("norm_first") { NormPlacement::Pre } else { NormPlacement::Post },
         activation: match case.config.text("activation") {
             "relu" => Activation::Relu,
@@ -133,22 +204,35 @@ where
             other => return Err(format!("unknown activation {other:?}")),
         },
         ..EncoderConfig::new(case.config.float("layer_norm_eps"))
-    };
-    let mut layer = EncoderLayer::zeros(config);
-    let projection = |name: &str| Projection {
-        weight: case.tensors.f64(&format!("{prefix}{name}.weight")),
-        bias: optional(case, &format!("{prefix}{name}.bias")),
-    };
-    let [q, k, v] = projections(case, &format!("{prefix}self_attn."));
-    set(&mut layer.attention.q, &q);
-    set(&mut layer.attention.k, &k);
-    set(&mut layer.attention.v, &v);
-    set(&mut layer.attention.out, &projection("self_attn.out_proj"));
-    set(&mut layer.feed_forward.up, &projection("linear1"));
-    set(&mut layer.feed_forward.down, &projection("linear2"));
-    layer.attention_norm = norm(case, &format!("{prefix}norm1"));
-    layer.feed_forward_norm = norm(case, &format!("{prefix}norm2"));
-    Ok(layer)
+    })
+}
+
+fn set_attention<M: Static, H, B: AttentionBias, E: Float>(
+    attention: &mut MultiHeadAttention<M, H, M, M, B, E>,
+    case: &Case,
+    prefix: &str,
+) {
+    let [q, k, v] = projections(case, prefix);
+    set(&mut attention.q, &q);
+    set(&mut attention.k, &k);
+    set(&mut attention.v, &v);
+    set(&mut attention.out, &projection(case, &format!("{prefix}out_proj")));
+}
+
+fn set_feed_forward<M: Static, F: Static, B: shapeproof::BiasKind, E: Float>(
+    feed_forward: &mut FeedForward<M, F, B, E>,
+    case: &Case,
+    prefix: &str,
+) {
+    set(&mut feed_forward.up, &projection(case, &format!("{prefix}linear1")));
+    set(&mut feed_forward.down, &projection(case, &format!("{prefix}linear2")));
+}
+
+fn projection(case: &Case, name: &str) -> Projection {
+    Projection {
+        weight: case.tensors.f64(&format!("{name}.weight")),
+        bias: optional(case, &format!("{name}.bias")),
+    }
 }
 
 /// A norm without a bias is one whose bias is 0.

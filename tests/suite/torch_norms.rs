@@ -2,8 +2,8 @@
 //! family `norms`. Every size is read at run time.
 
 use shapeproof::{
-    Batch, Embedding, Flat, Float, Heads, Hidden, Infer, Key, LayerNorm, Linear, Mode, Model,
-    NoBias, Query, Seq, Shape, Size, Tensor, Vocab, dyn_size,
+    Batch, Embedding, EndsWith, Flat, Float, Heads, Hidden, Infer, Key, LayerNorm, Linear, Mode,
+    Model, NoBias, Query, RmsNorm, Seq, Shape, Size, Tensor, Trailing, Vocab, dyn_size,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close, skip};
@@ -22,12 +22,12 @@ fn norms_and_activations_are_what_pytorch_computes_in_f64() {
 
 fn check<E: Float>(case: &Case) -> Result<Run, String> {
     let op = case.config.text("op");
-    if matches!(op, "rms_norm" | "cross_entropy") {
-        return skip(format!("{op} is not part yet"));
+    if op == "cross_entropy" {
+        return skip("cross_entropy is not part yet");
     }
     known_inputs(case, &["x", "ids"])?;
     let got = match op {
-        "layer_norm" => layer_norm::<E>(case),
+        "layer_norm" | "rms_norm" => norm::<E>(case, op),
         "softmax" | "log_softmax" => softmax::<E>(case, op),
         "relu" | "gelu" | "gelu_tanh" | "silu" | "tanh" | "sigmoid" => activation::<E>(case, op),
         "linear" => linear::<E>(case),
@@ -48,8 +48,9 @@ fn check<E: Float>(case: &Case) -> Result<Run, String> {
 /// Results, each with how it was computed.
 pub(crate) type Computed<E> = Vec<(&'static str, Vec<E>)>;
 
-fn layer_norm<E: Float>(case: &Case) -> Computed<E> {
+fn norm<E: Float>(case: &Case, op: &str) -> Computed<E> {
     norm_over_last(&Norm {
+        centered: op == "layer_norm",
         dims: case.tensors.dims("in.x").to_vec(),
         trailing: case.config.usizes("normalized_shape").len(),
         x: narrowed(&case.tensors.f64("in.x")),
@@ -59,8 +60,10 @@ fn layer_norm<E: Float>(case: &Case) -> Computed<E> {
     })
 }
 
-/// A layer norm whose rank is read at run time.
+/// A norm whose rank is read at run time.
 pub(crate) struct Norm<E> {
+    /// A layer norm; otherwise an RMS norm.
+    pub(crate) centered: bool,
     pub(crate) dims: Vec<usize>,
     pub(crate) trailing: usize,
     pub(crate) x: Vec<E>,
@@ -77,9 +80,8 @@ macro_rules! norm_with_axes {
                 $( dyn_size!($lead = $lead); )*
                 $( dyn_size!($tail = $norm.dims[$j]); )+
                 let tail = ($($Tail($tail),)+);
-                let norm = LayerNorm::<($($Tail<_>,)+), E>::new_in(tail, $norm.epsilon);
                 let x = Tensor::try_from_vec(($($Lead($lead),)* $($Tail($tail),)+), $norm.x.clone());
-                filled(norm, $norm, tail).forward(&x.unwrap(), &mut Infer).to_vec()
+                applied::<($($Tail<_>,)+), _, E>($norm, tail, &x.unwrap())
             } )+
             _ => panic!("a norm over {} axes of sizes {:?}", $norm.trailing, $norm.dims),
         }
@@ -92,8 +94,7 @@ pub(crate) fn norm_over_last<E: Float>(norm: &Norm<E>) -> Computed<E> {
     let folded = {
         dyn_size!(rows = lead.iter().product(), width = tail.iter().product());
         let x = Tensor::try_from_vec((Batch(rows), Model(width)), norm.x.clone()).unwrap();
-        let layer = LayerNorm::<Model<_>, E>::new_in((Model(width),), norm.epsilon);
-        filled(layer, norm, (Model(width),)).forward(&x, &mut Infer).to_vec()
+        applied::<Model<_>, _, E>(norm, (Model(width),), &x)
     };
     if norm.dims.len() > 4 {
         return vec![("folded", folded)];
@@ -113,22 +114,23 @@ pub(crate) fn norm_over_last<E: Float>(norm: &Norm<E>) -> Computed<E> {
     vec![("folded", folded), ("named", named)]
 }
 
-fn filled<A, E: Float>(
-    mut layer: LayerNorm<A, E>,
+/// The layer for `norm` over the axes `shape`, applied.
+fn applied<A: Trailing, S: EndsWith<A::Shape>, E: Float>(
     norm: &Norm<E>,
     shape: A::Shape,
-) -> LayerNorm<A, E>
-where
-    A: shapeproof::Trailing,
-{
+    x: &Tensor<S, E>,
+) -> Vec<E> {
     let tensor = |values: &Vec<E>| Tensor::try_from_vec(shape, values.clone()).unwrap();
-    if let Some(weight) = &norm.weight {
-        layer.weight.set(tensor(weight));
+    if !norm.centered {
+        assert!(norm.bias.is_none(), "an RMS norm with a bias");
+        let mut layer = RmsNorm::<A, E>::new_in(shape, norm.epsilon);
+        norm.weight.iter().for_each(|weight| layer.weight.set(tensor(weight)));
+        return layer.forward(x, &mut Infer).to_vec();
     }
-    if let Some(bias) = &norm.bias {
-        layer.bias.set(tensor(bias));
-    }
-    layer
+    let mut layer = LayerNorm::<A, E>::new_in(shape, norm.epsilon);
+    norm.weight.iter().for_each(|weight| layer.weight.set(tensor(weight)));
+    norm.bias.iter().for_each(|bias| layer.bias.set(tensor(bias)));
+    layer.forward(x, &mut Infer).to_vec()
 }
 
 fn softmax<E: Float>(case: &Case, op: &str) -> Computed<E> {

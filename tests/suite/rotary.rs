@@ -1,0 +1,444 @@
+//! Rotary position embedding against reference values and plain loops.
+
+use safetensors::Dtype;
+use shapeproof::{
+    Adjacent, Attention, Batch, C, Causal, Float, HeadDim, Heads, Key, KvHeads, Pairing, Query,
+    Rotary, RotaryScaling, RotaryTable, RotaryWidth, RotatedBy, Seq, Size, SplitHalf, Static,
+    Tensor, dispatch, dyn_size,
+};
+
+use crate::fixtures::{
+    Case, Config, Family, Report, Run, assert_close, close, fixtures_dir, read_json,
+};
+use crate::masks::{narrowed, widened};
+use crate::oracle;
+use crate::random::Random;
+use crate::torch_mha::tolerance;
+
+/// The cases of the family `torch/positions` whose names start like this.
+pub(crate) fn positions(prefix: &str) -> Family {
+    let mut family = Family::open("torch/positions");
+    family.cases.retain(|case| case.name.starts_with(prefix));
+    family
+}
+
+#[test]
+fn rotations_are_those_of_the_reference_in_f32() {
+    Report::run("rope in f32", &positions("rope_"), reference::<f32>);
+}
+
+#[test]
+fn rotations_are_those_of_the_reference_in_f64() {
+    Report::run("rope in f64", &positions("rope_"), reference::<f64>);
+}
+
+fn reference<E: Float>(case: &Case) -> Result<Run, String> {
+    let width = case.config.usize("rotary_dim");
+    dispatch!((width) as (R) in [(4), (6)] => match case.config.flag("interleaved") {
+        true => rotated::<R, Adjacent, E>(case),
+        false => rotated::<R, SplitHalf, E>(case),
+    })
+    .map_err(|error| error.to_string())??;
+    Ok(Run::Passed)
+}
+
+fn rotated<R, P, E>(case: &Case) -> Result<(), String>
+where
+    R: RotaryWidth,
+    P: Pairing,
+    C<6>: RotatedBy<R>,
+    E: Float,
+{
+    let [batch, heads, length, 6] = *case.tensors.dims("in.x") else { panic!("heads of width 6") };
+    let places = case.tensors.usize("in.positions");
+    let last = places.iter().max().copied().unwrap_or_default();
+    dyn_size!(batch = batch, heads = heads, length = length, context = last + 1);
+    let shape = (Batch(batch), Heads(heads), Query(length), HeadDim(C::<6>));
+    let x = Tensor::try_from_vec(shape, narrowed::<E>(&case.tensors.f64("in.x"))).unwrap();
+    let (rtol, atol) = tolerance::<E>();
+    let want = case.tensors.f64("out64.output");
+    let compare = |how: &str, y: Vec<E>| close(how, &widened(&y), &want, rtol, atol);
+
+    let rotary = Rotary::<R, P>::try_new(case.config.float("theta")).unwrap();
+    let positions = Tensor::try_from_vec((Batch(batch), Query(length)), places.clone()).unwrap();
+    let table = rotary.try_at_positions(&positions).unwrap();
+    compare("positions", table.rotate(&x).to_vec())?;
+    compare("keys", table.rotate(&x.rename(Query, Key)).to_vec())?;
+    compare("key/value heads", table.rotate(&x.rename(Heads, KvHeads)).to_vec())?;
+    let strided = x.transpose(Heads, Query).packed().transpose(Query, Heads);
+    compare("strided", table.rotate(&strided).to_vec())?;
+
+    let context: RotaryTable<_, _, _, E> = rotary.try_at(0, Seq(context)).unwrap();
+    compare("selected", context.try_select(&positions).unwrap().rotate(&x).to_vec())?;
+    let offset = places[0];
+    if places.chunks(length.get()).all(|row| row.iter().copied().eq(offset..offset + row.len())) {
+        compare("offset", rotary.try_at(offset, Seq(length)).unwrap().rotate(&x).to_vec())?;
+        compare("slice", context.try_slice(offset, Seq(length)).unwrap().rotate(&x).to_vec())?;
+    }
+    Ok(())
+}
+
+// G07: the same rows step by step as all at once.
+#[test]
+fn queries_that_come_in_chunks_attend_as_all_at_once() {
+    Report::run("cached decoding", &positions("cached_decode"), |case| {
+        let (rtol, atol) = tolerance::<f32>();
+        let heads = |name: &str| narrowed::<f32>(&case.tensors.f64(name));
+        let q = Tensor::<(Batch<C<2>>, Heads<C<4>>, Query<C<7>>, HeadDim<C<6>>)>::try_from_vec(
+            Default::default(),
+            heads("in.q"),
+        )
+        .unwrap();
+        let [k, v] = ["in.k", "in.v"].map(|name| {
+            Tensor::<(Batch<C<2>>, KvHeads<C<2>>, Key<C<7>>, HeadDim<C<6>>)>::try_from_vec(
+                Default::default(),
+                heads(name),
+            )
+            .unwrap()
+        });
+        let rotary = Rotary::<C<6>>::try_new(case.config.float("theta")).unwrap();
+        let table = rotary.try_at(0, Seq(C::<7>)).unwrap();
+        let keys = table.rotate(&k);
+        let want = case.tensors.f64("out64.k_rotated");
+        close("keys", &keys.to_vec(), &want, rtol, atol)?;
+        let all = Attention::new().apply(&table.rotate(&q), &keys, &v, Causal);
+        close("output", &all.to_vec(), &case.tensors.f64("out64.output"), rtol, atol)?;
+
+        let mut start = 0;
+        for length in case.config.usizes("chunk_lengths") {
+            dyn_size!(now = length, seen = start + length);
+            let q = q.try_slice(Query, start, now).unwrap();
+            let [keys, v] = [&keys, &v].map(|x| x.try_slice(Key, 0, seen).unwrap());
+            let q = rotary.try_at(start, Seq(now)).unwrap().rotate(&q);
+            let part = Attention::new().apply(&q, &keys, &v, Causal);
+            let want = all.try_slice(Query, start, now).unwrap();
+            close("a chunk", &part.to_vec(), &widened(&want.to_vec()), 1e-5, 1e-5)?;
+            start += length;
+        }
+        Ok(Run::Passed)
+    });
+}
+
+#[test]
+fn rotary_embedding_is_what_onnx_defines() {
+    Report::run("forward", &Family::onnx("RotaryEmbedding"), |case| {
+        assert_eq!(case.tensors.dtype("X"), Dtype::F32);
+        let width = case.config.maybe_usize("rotary_embedding_dim").unwrap_or(8);
+        dispatch!((width) as (R) in [(4), (8)] => match case.config.maybe_int("interleaved") {
+            Some(1) => onnx::<R, Adjacent>(case),
+            _ => onnx::<R, SplitHalf>(case),
+        })
+        .map_err(|error| error.to_string())??;
+        Ok(Run::Passed)
+    });
+}
+
+fn onnx<R: RotaryWidth, P: Pairing>(case: &Case) -> Result<(), String>
+where
+    C<8>: RotatedBy<R>,
+{
+    type X = (Batch<C<2>>, Heads<C<4>>, Query<C<3>>, HeadDim<C<8>>);
+    let values = case.tensors.f32("X");
+    let by_position = case.tensors.dims("X").len() == 3;
+    let x = if by_position {
+        let shape = (Batch(C::<2>), Query(C::<3>), Heads(C::<4>), HeadDim(C::<8>));
+        Tensor::try_from_vec(shape, values).unwrap().transpose(Query, Heads)
+    } else {
+        Tensor::<X>::try_from_vec(Default::default(), values).unwrap()
+    };
+    let turns = |name: &str| case.tensors.f32(name);
+    let y = if case.tensors.has("position_ids") {
+        let [cos, sin] = ["cos_cache", "sin_cache"].map(|name| {
+            let shape = (Seq(C::<50>), HeadDim(R::Pairs::default()));
+            Tensor::try_from_vec(shape, turns(name)).unwrap()
+        });
+        let positions = Tensor::<(Batch<C<2>>, Query<C<3>>), i64>::try_from_vec(
+            Default::default(),
+            case.tensors.i64("position_ids"),
+        );
+        let table = RotaryTable::<_, R, P>::shared(cos, sin);
+        table.try_select(&positions.unwrap()).unwrap().rotate(&x)
+    } else {
+        let [cos, sin] = ["cos_cache", "sin_cache"].map(|name| {
+            let shape = (Batch(C::<2>), Seq(C::<3>), HeadDim(R::Pairs::default()));
+            Tensor::try_from_vec(shape, turns(name)).unwrap()
+        });
+        RotaryTable::<_, R, P>::of_samples(cos, sin).rotate(&x)
+    };
+    let y = if by_position { y.transpose(Heads, Query).to_vec() } else { y.to_vec() };
+    close("Y", &y, &case.tensors.f64("expected.Y"), 1e-5, 1e-5)
+}
+
+#[test]
+fn scaled_frequencies_and_turns_are_the_published_ones() {
+    let file = Config::new(read_json(&fixtures_dir().join("rotary/scaling.json")));
+    let positions = file.usizes("positions");
+    let cases = file.objects("cases");
+    assert!(cases.len() > 10);
+    for case in &cases {
+        let check = dispatch!((case.usize("width")) as (R) in [(2), (4), (6), (8), (10), (16), (64), (128)]
+            => scaled::<R>(case, &positions));
+        check.unwrap();
+    }
+}
+
+fn scaled<R: RotaryWidth>(case: &Config, positions: &[usize]) {
+    let settings = Config::new(case.value("settings").unwrap().clone());
+    let name = case.text("name");
+    let scaling = match case.text("kind") {
+        "none" => RotaryScaling::None,
+        "linear" => RotaryScaling::Linear { factor: settings.float("factor") },
+        "ntk" => RotaryScaling::Ntk { factor: settings.float("factor") },
+        "yarn" => yarn(&settings),
+        "llama3" => RotaryScaling::Llama3 {
+            factor: settings.float("factor"),
+            low_freq_factor: settings.float("low_freq_factor"),
+            high_freq_factor: settings.float("high_freq_factor"),
+            original_length: settings.usize("original_length"),
+        },
+        other => panic!("{other}"),
+    };
+    let rotary = Rotary::<R>::try_scaled(case.float("base"), scaling).unwrap();
+    assert_close(name, rotary.frequencies(), &floats(case, "frequencies"), 1e-14, 0.0);
+    let factor = [rotary.attention_factor()];
+    assert_close(name, &factor, &[case.float("attention_factor")], 1e-15, 0.0);
+    // The angle at position p is off by p units in the last place of θ.
+    turns::<R, f64>(&rotary, case, positions, 1e-7);
+    turns::<R, f32>(&rotary, case, positions, 2e-7);
+}
+
+/// The first half of the features 1, the second 0: they become the cosines and the sines.
+fn turns<R: RotaryWidth, E: Float>(
+    rotary: &Rotary<R>,
+    case: &Config,
+    positions: &[usize],
+    atol: f64,
+) {
+    let half = R::N / 2;
+    let x = Tensor::<(Batch<C<1>>, Heads<C<1>>, Query<C<1>>, HeadDim<R>), E>::from_fn_in(
+        (Batch(C), Heads(C), Query(C), HeadDim(R::default())),
+        |at| E::from_f64(if at[3] < half { 1.0 } else { 0.0 }),
+    );
+    let (cos, sin) = (floats(case, "cos"), floats(case, "sin"));
+    for (row, &position) in positions.iter().enumerate() {
+        let y = widened(&rotary.try_at(position, Seq(C::<1>)).unwrap().rotate(&x).to_vec());
+        let at = row * half..(row + 1) * half;
+        assert_close(case.text("name"), &y[..half], &cos[at.clone()], 0.0, atol);
+        assert_close(case.text("name"), &y[half..], &sin[at], 0.0, atol);
+    }
+}
+
+fn yarn(settings: &Config) -> RotaryScaling {
+    let mut scaling =
+        RotaryScaling::yarn(settings.float("factor"), settings.usize("original_length"));
+    if let RotaryScaling::Yarn { beta_fast, beta_slow, attention_factor, truncate, .. } =
+        &mut scaling
+    {
+        *beta_fast = settings.maybe_float("beta_fast").unwrap_or(*beta_fast);
+        *beta_slow = settings.maybe_float("beta_slow").unwrap_or(*beta_slow);
+        *attention_factor = settings.maybe_float("attention_factor");
+        *truncate = settings.value("truncate").is_none_or(|it| it.as_bool().unwrap());
+    }
+    scaling
+}
+
+fn floats(case: &Config, key: &str) -> Vec<f64> {
+    let list = case.value(key).and_then(serde_json::Value::as_array).expect("a list");
+    list.iter().map(|value| value.as_f64().expect("a number")).collect()
+}
+
+type Heads4<E> = Tensor<(Batch<C<1>>, Heads<C<1>>, Query<C<1>>, HeadDim<C<4>>), E>;
+
+fn at<P: Pairing, E: Float>(x: [f64; 4], position: usize) -> Vec<f64> {
+    let x = Heads4::<E>::try_from_vec(Default::default(), narrowed(&x)).unwrap();
+    let rotary = Rotary::<C<4>, P>::try_new(10_000.0).unwrap();
+    widened(&rotary.try_at(position, Seq(C::<1>)).unwrap().rotate(&x).to_vec())
+}
+
+// G13
+#[test]
+fn each_pairing_turns_its_own_features() {
+    let [cos, sin] = [1f64.cos(), 1f64.sin()];
+    assert_close(
+        "adjacent",
+        &at::<Adjacent, f64>([1., 0., 0., 0.], 1),
+        &[cos, sin, 0., 0.],
+        0.,
+        1e-15,
+    );
+    assert_close(
+        "half",
+        &at::<SplitHalf, f64>([1., 0., 0., 0.], 1),
+        &[cos, 0., sin, 0.],
+        0.,
+        1e-15,
+    );
+}
+
+// G13
+#[test]
+fn products_depend_on_distances_alone_and_norms_stay() {
+    fn check<P: Pairing, E: Float>(expected: f64, tolerance: f64) {
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let mut first = None;
+        for m in [0, 1, 2, 7, 100, 4095, 100_000, 1_000_000, 16_777_217] {
+            let q = at::<P, E>([1., 2., 3., 4.], m);
+            let k = at::<P, E>([4., 3., 2., 1.], m + 2);
+            assert!((dot(&q, &k) - expected).abs() < 5e-5, "{m}: {}", dot(&q, &k));
+            assert!((dot(&q, &k) - *first.get_or_insert(dot(&q, &k))).abs() < tolerance, "{m}");
+            for x in [q, k] {
+                assert!((dot(&x, &x) - 30.0).abs() < tolerance, "{m}: {}", dot(&x, &x));
+            }
+        }
+    }
+    check::<Adjacent, f64>(10.4830, 1e-7);
+    check::<SplitHalf, f64>(15.1295, 1e-7);
+    check::<Adjacent, f32>(10.4830, 1e-5);
+    check::<SplitHalf, f32>(15.1295, 1e-5);
+}
+
+/// Each feature by its definition.
+fn by_loops(
+    x: &[f64],
+    [heads, length, dim]: [usize; 3],
+    width: usize,
+    adjacent: bool,
+    position: impl Fn(usize, usize) -> usize,
+) -> Vec<f64> {
+    let turned = |i: usize| {
+        let (sample, place, feature) = (i / (heads * length * dim), i / dim % length, i % dim);
+        if feature >= width {
+            return x[i];
+        }
+        let (pair, second, partner) = if adjacent {
+            (feature / 2, feature % 2 == 1, feature ^ 1)
+        } else {
+            (feature % (width / 2), feature >= width / 2, (feature + width / 2) % width)
+        };
+        let angle = position(sample, place) as f64 * 100f64.powf(-2.0 * pair as f64 / width as f64);
+        let other = x[i - feature + partner] * if second { 1.0 } else { -1.0 };
+        x[i] * angle.cos() + other * angle.sin()
+    };
+    (0..x.len()).map(turned).collect()
+}
+
+#[test]
+fn rotations_equal_plain_loops_for_any_sizes() {
+    let mut random = Random::new(70);
+    for [batch, heads, length, dim, width] in [
+        [2, 3, 5, 8, 6],
+        [4, 4, 4, 4, 4],
+        [1, 1, 1, 8, 8],
+        [1, 2, 7, 5, 2],
+        [3, 1, 2, 7, 4],
+        [2, 2, 2, 2, 2],
+        [0, 2, 3, 4, 2],
+        [2, 0, 3, 4, 4],
+        [2, 3, 0, 4, 4],
+        [2, 3, 4, 4, 0],
+        [2, 3, 4, 0, 0],
+        [3, 5, 70, 64, 32],
+    ] {
+        let x = random.values(batch * heads * length * dim);
+        let places: Vec<_> = (0..batch * length).map(|_| random.below(1000)).collect();
+        let check = dispatch!((dim, width) as (D, R) in [
+            (8, 6), (4, 4), (8, 8), (5, 2), (7, 4), (2, 2), (4, 2), (4, 0), (0, 0), (64, 32)
+        ] => {
+            any_size::<D, R, Adjacent, f64>(&x, &places, [batch, heads, length], true);
+            any_size::<D, R, SplitHalf, f64>(&x, &places, [batch, heads, length], false);
+            any_size::<D, R, Adjacent, f32>(&x, &places, [batch, heads, length], true);
+            any_size::<D, R, SplitHalf, f32>(&x, &places, [batch, heads, length], false);
+        });
+        check.unwrap();
+    }
+}
+
+fn any_size<D: Static + RotatedBy<R>, R: RotaryWidth, P: Pairing, E: Float>(
+    values: &[f64],
+    places: &[usize],
+    [batch, heads, length]: [usize; 3],
+    adjacent: bool,
+) {
+    let sizes = [heads, length, D::N];
+    dyn_size!(b = batch, h = heads, l = length);
+    let shape = (Batch(b), Heads(h), Key(l), HeadDim(D::default()));
+    let x = Tensor::try_from_vec(shape, narrowed::<E>(values)).unwrap();
+    let rotary = Rotary::<R, P>::try_new(100.0).unwrap();
+    let (rtol, atol) = oracle::tolerance::<E>();
+    let atol = atol.max(1e-12); // an angle of 1000 has 13 digits behind the point
+
+    let positions = Tensor::try_from_vec((Batch(b), Key(l)), places.to_vec()).unwrap();
+    let own = rotary.try_at_positions(&positions).unwrap().rotate(&x);
+    let want = by_loops(values, sizes, R::N, adjacent, |b, i| places[b * length + i]);
+    assert_close("positions", &widened(&own.to_vec()), &want, rtol, atol);
+
+    let shared = rotary.try_at(40, Seq(l)).unwrap().rotate(&x);
+    let want = by_loops(values, sizes, R::N, adjacent, |_, i| 40 + i);
+    assert_close("offset", &widened(&shared.to_vec()), &want, rtol, atol);
+}
+
+#[test]
+fn given_tables_may_lie_in_memory_anyhow() {
+    let cos = Tensor::<(Seq<C<3>>, HeadDim<C<2>>), f64>::from([[1., 2.], [3., 4.], [5., 6.]]);
+    let sin = cos.mul_scalar(10.0);
+    let other = sin.transpose(Seq, HeadDim).packed().transpose(HeadDim, Seq);
+    let x = Tensor::<(Batch<C<1>>, Heads<C<1>>, Query<C<3>>, HeadDim<C<4>>), f64>::ones();
+    let y = RotaryTable::<_, _, Adjacent, _>::shared(cos.clone(), sin).rotate(&x);
+    assert_eq!(RotaryTable::<_, _, Adjacent, _>::shared(cos, other).rotate(&x), y);
+    assert_eq!(y.to_vec()[..4], [-9.0, 11.0, -18.0, 22.0]);
+}
+
+#[test]
+fn settings_that_make_no_sense_are_errors() {
+    let of = |base, scaling| Rotary::<C<8>>::try_scaled(base, scaling).unwrap_err();
+    for base in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let error = of(base, RotaryScaling::None);
+        assert!(error.is_value());
+        assert_eq!(error.to_string(), format!("expected a rotary base above 0, found {base}"));
+    }
+    for factor in [0.0, -2.0, f64::NAN, f64::INFINITY] {
+        let bad = [
+            RotaryScaling::Linear { factor },
+            RotaryScaling::Ntk { factor },
+            RotaryScaling::yarn(factor, 4096),
+        ];
+        for scaling in bad {
+            let text = of(1e4, scaling).to_string();
+            assert_eq!(text, format!("expected a factor above 0, found {factor}"));
+        }
+    }
+    assert!(of(1e4, RotaryScaling::yarn(2.0, 0)).to_string().contains("original length"));
+    // log(1) is no denominator.
+    assert!(of(1.0, RotaryScaling::yarn(2.0, 4096)).to_string().contains("finite"));
+    let llama3 = RotaryScaling::Llama3 {
+        factor: 8.0,
+        low_freq_factor: 4.0,
+        high_freq_factor: 4.0,
+        original_length: 8192,
+    };
+    assert!(of(1e4, llama3).to_string().contains("below the high_freq_factor"));
+}
+
+#[test]
+fn positions_that_are_none_are_errors() {
+    let rotary = Rotary::<C<64>>::try_new(1e4).unwrap();
+    let end = rotary.try_at::<_, f32>(usize::MAX, Seq(C::<1>)).unwrap_err();
+    assert!(end.is_overflow(), "{end}");
+    dyn_size!(huge = usize::MAX / 2);
+    assert!(rotary.try_at::<_, f32>(0, Seq(huge)).unwrap_err().is_overflow());
+
+    let positions = Tensor::<(Batch<C<1>>, Query<C<2>>), i64>::from([[3, -1]]);
+    let error = rotary.try_at_positions::<_, _, _, f32>(&positions).unwrap_err();
+    assert!(error.is_index());
+    assert_eq!(error.to_string(), "position -1, at [0, 1], is negative");
+
+    let table = rotary.try_at::<_, f32>(0, Seq(C::<4>)).unwrap();
+    assert!(table.try_slice(0, Seq(C::<4>)).is_ok());
+    assert!(table.try_slice(4, Seq(C::<0>)).is_ok());
+    let error = table.try_slice(2, Seq(C::<3>)).unwrap_err();
+    assert_eq!(error.to_string(), "3 positions from 2 on, in a rotary table of 4");
+    assert!(table.try_slice(usize::MAX, Seq(C::<1>)).unwrap_err().is_index());
+    let beyond = Tensor::<(Batch<C<1>>, Query<C<2>>), i64>::from([[3, 4]]);
+    let error = table.try_select(&beyond).unwrap_err();
+    assert_eq!(error.to_string(), "index 4, at [0, 1], is outside of axis Seq of size 4");
+}
