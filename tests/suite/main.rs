@@ -7,6 +7,7 @@ mod blocks;
 mod cache;
 mod cases;
 mod fixtures;
+mod generate;
 mod grouped;
 mod io;
 mod linear_attention;

@@ -31,7 +31,7 @@ fn contents(cache: &mut Cache) -> Vec<Vec<f32>> {
 }
 
 fn is_as_filled(cache: &mut Cache) {
-    let keys = vec![0.0, 1.0, 2.0, 10.0, 11.0, 12.0];
+    let keys = [0.0, 1.0, 2.0, 10.0, 11.0, 12.0];
     let times = |factor: f32| keys.iter().map(|x| x * factor).collect::<Vec<_>>();
     assert_eq!(contents(cache), [times(1.0), times(2.0), times(-1.0), times(-2.0)]);
     assert_eq!(cache.lengths(), [3, 3]);
