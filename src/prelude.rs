@@ -4,7 +4,8 @@
 //! prints `shapeproof::C<512>` where it otherwise prints `C<512>`.
 
 pub use crate::{
-    AnyTensor, Axis, Batch, C, Causal, DivisibleBy, HeadDim, HeadDimOf, Heads, Hidden, Infer, Key,
-    Linear, MaskFor, Mode, Model, Module, MultiHeadAttention, NoMask, Query, Seq, Shape, Size,
-    Static, Tensor, Vocab, dispatch, dyn_size, parameters,
+    AnyTensor, Axis, Batch, C, Causal, DivisibleBy, GroupedAttention, HeadDim, HeadDimOf, Heads,
+    Hidden, Infer, Key, KvHeads, Linear, MaskFor, Mode, Model, Module, MultiHeadAttention, NoMask,
+    Query, Rotary, RotaryWidth, Seq, Shape, Size, Static, Tensor, Vocab, dispatch, dyn_size,
+    parameters,
 };

@@ -267,7 +267,10 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
         let (heads, dim) = self.q.weight.shape().1.parts();
         let q = by_head(rows, heads.size().get(), dim.size().get());
         let q = Tensor::typed((batch, heads, Query(size), dim), q);
-        self.q_norm.as_ref().map_or_else(|| q.clone(), |norm| norm.forward(&q, mode))
+        match &self.q_norm {
+            Some(norm) => norm.forward(&q, mode),
+            None => q,
+        }
     }
 
     fn as_keys<Z: Size, K: Size>(
@@ -277,7 +280,10 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
         mode: &mut impl Mode,
     ) -> Tensor<(Batch<Z>, KV, Key<K>, HeadDim<D>), E> {
         let k = self.as_values(x, rows);
-        self.k_norm.as_ref().map_or_else(|| k.clone(), |norm| norm.forward(&k, mode))
+        match &self.k_norm {
+            Some(norm) => norm.forward(&k, mode),
+            None => k,
+        }
     }
 
     fn as_values<Z: Size, K: Size>(
@@ -293,8 +299,7 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
 
     /// x · (W_Q | W_K | W_V) + (b_Q | b_K | b_V), taken apart again.
     fn fused(&self, x: &AnyTensor<E>, mode: &mut impl Mode) -> [AnyTensor<E>; 3] {
-        let widths = [self.q.weight.shape().1.size().get(), self.k.weight.shape().1.size().get()];
-        let [q, k] = widths;
+        let (q, k) = (self.q.weight.shape().1.size().get(), self.k.weight.shape().1.size().get());
         let fused = self.packed(mode);
         let dims = x.layout().dims.replaced(2, fused.weight.dims().1);
         let fused = AnyTensor::from_packed(&dims, fused.apply(x.view(), None));

@@ -8,6 +8,7 @@ mod cache;
 mod cases;
 mod fixtures;
 mod generate;
+mod glassllm;
 mod grouped;
 mod io;
 mod linear_attention;

@@ -4,6 +4,7 @@
 //! others, and more.
 
 mod batches;
+mod blocks;
 mod empty;
 mod hidden;
 mod huge;

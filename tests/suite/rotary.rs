@@ -187,7 +187,7 @@ fn scaled<R: RotaryWidth>(case: &Config, positions: &[usize]) {
     let name = case.text("name");
     let scaling = match case.text("kind") {
         "none" => RotaryScaling::None,
-        "linear" => RotaryScaling::Linear { factor: settings.float("factor") },
+        "linear" => RotaryScaling::Interpolation { factor: settings.float("factor") },
         "ntk" => RotaryScaling::Ntk { factor: settings.float("factor") },
         "yarn" => yarn(&settings),
         "llama3" => RotaryScaling::Llama3 {
@@ -398,7 +398,7 @@ fn settings_that_make_no_sense_are_errors() {
     }
     for factor in [0.0, -2.0, f64::NAN, f64::INFINITY] {
         let bad = [
-            RotaryScaling::Linear { factor },
+            RotaryScaling::Interpolation { factor },
             RotaryScaling::Ntk { factor },
             RotaryScaling::yarn(factor, 4096),
         ];

@@ -12,7 +12,7 @@ use std::f64::consts::PI;
 /// ```
 /// use shapeproof::{C, Rotary, RotaryScaling};
 ///
-/// let scaling = RotaryScaling::Linear { factor: 4.0 };
+/// let scaling = RotaryScaling::Interpolation { factor: 4.0 };
 /// let rotary = Rotary::<C<4>>::try_scaled(10_000.0, scaling)?;
 /// assert_eq!(rotary.frequencies(), [0.25, 0.0025]);
 /// # Ok::<(), shapeproof::Error>(())
@@ -28,7 +28,7 @@ pub enum RotaryScaling {
     /// # References
     /// Chen et al., "Extending Context Window of Large Language Models via Positional Interpolation",
     /// 2023.
-    Linear {
+    Interpolation {
         /// How much longer the context is.
         factor: f64,
     },
@@ -99,7 +99,9 @@ impl RotaryScaling {
         let mut attention = 1.0;
         let frequencies: Vec<f64> = match self {
             RotaryScaling::None => powers(base, width).collect(),
-            RotaryScaling::Linear { factor } => powers(base, width).map(|x| x / factor).collect(),
+            RotaryScaling::Interpolation { factor } => {
+                powers(base, width).map(|x| x / factor).collect()
+            }
             RotaryScaling::Ntk { factor } => {
                 let exponent = float(width) / (float(width) - 2.0);
                 powers(base * factor.powf(exponent), width).collect()
@@ -139,7 +141,7 @@ impl RotaryScaling {
                 (low, high) = (low.floor(), high.ceil());
             }
             (low, high) = (low.max(0.0), high.min(float(width) - 1.0));
-            if low >= high && low <= high {
+            if low == high {
                 high += 0.001; // a step in the place of a ramp
             }
         }
@@ -159,7 +161,7 @@ impl RotaryScaling {
     fn check(self) -> Result<()> {
         match self {
             RotaryScaling::None => Ok(()),
-            RotaryScaling::Linear { factor } | RotaryScaling::Ntk { factor } => {
+            RotaryScaling::Interpolation { factor } | RotaryScaling::Ntk { factor } => {
                 positive("factor", factor)
             }
             RotaryScaling::Yarn {

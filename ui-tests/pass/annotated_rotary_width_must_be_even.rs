@@ -1,0 +1,5 @@
+use shapeproof::{C, Result, Rotary};
+
+fn main() {
+    let _rotary: Result<Rotary<C<6>>> = Rotary::try_new(10_000.0);
+}

@@ -1,0 +1,7 @@
+use shapeproof::{Batch, C, HeadDim, Heads, Query, Rotary, Seq, Tensor};
+
+fn main() {
+    let table = Rotary::<C<8>>::try_new(10_000.0).unwrap().try_at(0, Seq(C::<5>)).unwrap();
+    let queries = Tensor::<(Batch<C<1>>, Heads<C<2>>, Query<C<5>>, HeadDim<C<8>>)>::zeros();
+    table.rotate(&queries);
+}
