@@ -21,6 +21,13 @@ pub(crate) fn assign<E: Element>(from: View<E>, to: &mut [E], layout: &Layout) {
     });
 }
 
+/// Moves the elements `from..from + len` of each line of `line` elements to the line's start.
+pub(crate) fn move_to_front<E: Element>(data: &mut [E], line: usize, from: usize, len: usize) {
+    for line in data.chunks_exact_mut(line.max(1)) {
+        line.copy_within(from..from + len, 0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,5 +47,13 @@ mod tests {
                 assert_eq!(between(&written.data), before, "gaps are left alone");
             }
         }
+    }
+
+    #[test]
+    fn the_end_of_each_line_moves_to_its_front() {
+        let mut data = [1, 2, 3, 4, 5, 6, 7, 8];
+        move_to_front(&mut data, 4, 1, 3);
+        assert_eq!(data, [2, 3, 4, 4, 6, 7, 8, 8]);
+        move_to_front::<u8>(&mut [], 0, 0, 0);
     }
 }

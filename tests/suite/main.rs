@@ -4,11 +4,14 @@
 #![allow(clippy::type_complexity, reason = "shapes name their axes where they stand")]
 
 mod blocks;
+mod cache;
 mod cases;
 mod fixtures;
+mod generate;
 mod glassllm;
 mod grouped;
 mod io;
+mod linear_attention;
 mod map_atoms;
 mod masks;
 mod minilm;
