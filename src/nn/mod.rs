@@ -25,14 +25,14 @@ pub use feed_forward::FeedForward;
 pub use gated::GatedFeedForward;
 pub use layer_norm::{LayerNorm, Trailing};
 pub use linear::Linear;
-pub use mode::{Infer, Mode, Train};
+pub use mode::{Infer, Mode, RecordedUnderTrain, Train};
 pub(crate) use module::fmt_module;
 pub use module::{
     Field, FieldMut, Module, OrNothing, Visitor, VisitorMut, count_parameters, parameters,
     parameters_mut,
 };
 pub(crate) use packing::Packing;
-pub use parameter::{AnyParameter, Parameter, ParameterId};
+pub use parameter::{AnyParameter, Parameter};
 pub use positions::{LearnedPositions, try_sinusoidal_positions};
 pub use rms_norm::RmsNorm;
 
