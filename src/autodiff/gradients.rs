@@ -41,7 +41,7 @@ impl Gradients {
     pub fn norm(&self) -> f64 {
         let squares =
             |gradient: &FloatTensor| with_elements!(gradient, g => sum_of_squares(g.view()));
-        self.0.values().map(squares).sum::<f64>().sqrt()
+        self.0.values().map(squares).fold(0.0, |sum: f64, square| sum + square).sqrt()
     }
 
     /// Multiplies all gradients by one number.

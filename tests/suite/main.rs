@@ -7,6 +7,7 @@ mod blocks;
 mod cases;
 mod fixtures;
 mod glassllm;
+mod gradients;
 mod grouped;
 mod io;
 mod map_atoms;
