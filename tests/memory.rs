@@ -2,9 +2,9 @@
 //! the count is the whole process's.
 
 use shapeproof::{
-    Batch, C, Checkpoint, Embedding, Generator, HeadDim, Heads, Hidden, Infer, Key, Linear, Model,
-    Module, MultiHeadAttention, NoMask, Parameter, Query, Seq, Source, Tensor, TensorFile, Vocab,
-    WeightLayout, parameters, scaled_dot_product_attention,
+    Batch, C, Checkpoint, Embedding, Generator, HeadDim, Heads, Hidden, Infer, Key, KvCache,
+    Linear, Model, Module, MultiHeadAttention, NoMask, Parameter, Query, Seq, Source, Tensor,
+    TensorFile, Vocab, WeightLayout, parameters, scaled_dot_product_attention,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs::{self, File};
@@ -291,4 +291,39 @@ fn the_memory_of_attention_is_linear_in_length() {
     let (y, peak) = peak(|| scaled_dot_product_attention(&q, &k, &k, last));
     assert!(y.to_vec().iter().all(|&y| y == 1.0));
     assert!(peak < 40 << 20, "{peak}");
+}
+
+/// One token through both layers of a cache.
+fn decode<Cap: shapeproof::Size>(cache: &mut KvCache<C<1>, Heads<C<4>>, Cap, C<64>>) {
+    type One<A> = Tensor<(Batch<C<1>>, Heads<C<4>>, A, HeadDim<C<64>>)>;
+    let mut step = cache.begin(Seq(C::<1>)).unwrap();
+    let (q, k) = (One::<Query<C<1>>>::ones(), One::<Key<C<1>>>::ones());
+    shapeproof::dyn_size!(keys = step.keys());
+    for layer in 0..2 {
+        step.append(layer, &k, &k).unwrap();
+        let (k, v) = step.view(layer, Key(keys)).unwrap();
+        assert_eq!(scaled_dot_product_attention(&q, &k, &v, NoMask).to_vec(), [1.0; 256]);
+    }
+    step.commit().unwrap();
+}
+
+/// Of each layer, the keys alone take 2 MiB.
+#[test]
+fn a_step_of_a_cache_takes_no_memory_of_its_size() {
+    let _turn = Turn::new("cache");
+    let (cache, all) = peak(|| KvCache::<_, _, C<2048>, _>::try_new(2));
+    let mut cache = cache.unwrap();
+    assert!(all >= 8 << 20, "{all}, so the count is wrong");
+    decode(&mut cache);
+    let ((), peak) = peak(|| (0..20).for_each(|_| decode(&mut cache)));
+    assert!(peak <= 64 << 10, "{peak} for a step");
+}
+
+#[test]
+fn a_ring_that_moves_its_positions_takes_no_memory_for_it() {
+    let _turn = Turn::new("ring");
+    let mut ring = KvCache::<_, _, C<256>, _>::try_ring(2, 200).unwrap();
+    decode(&mut ring);
+    let ((), peak) = peak(|| (0..600).for_each(|_| decode(&mut ring)));
+    assert!(peak <= 64 << 10, "{peak} for a step");
 }

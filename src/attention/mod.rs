@@ -2,11 +2,14 @@
 
 mod bias;
 mod block_mask;
+mod cache;
+mod cross_cache;
 mod diagonal;
 mod distance;
 mod explain;
 mod grouped;
 mod heads;
+mod linear;
 mod mask;
 mod multi_head;
 mod relative;
@@ -19,6 +22,8 @@ mod sinks;
 pub use crate::kernel::attention::{ScoreBlock, Stage};
 pub use bias::{AttentionBias, NoKeyBias, QkvBias};
 pub use block_mask::{BlockMask, HeadBlockMask, strided};
+pub use cache::{CacheStep, KvCache, RaggedStep};
+pub use cross_cache::CrossKeysAndValues;
 pub use diagonal::{
     AtStarts, Causal, CausalFromStart, FromStart, Positioned, Prefix, SlidingWindow, Start,
 };
@@ -26,6 +31,7 @@ pub use distance::{Alibi, Bucket, Distance, DistanceBias, DistanceBuckets};
 pub use explain::{Explanation, Step};
 pub use grouped::GroupedAttention;
 pub use heads::KvOf;
+pub use linear::{FeatureMap, LinearAttention, LinearMask};
 pub use mask::{And, Mask, MaskFor, MaskParts, NoMask, ScoreBias};
 pub use multi_head::{MultiHeadAttention, SelfWidths};
 pub use relative::{EntriesFor, RelativePositions};

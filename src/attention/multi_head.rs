@@ -395,7 +395,7 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
     }
 
     /// The output projection of the merged heads of `y`.
-    fn project_out<Z: Size, Q: Size>(
+    pub(super) fn project_out<Z: Size, Q: Size>(
         &self,
         x: &Tensor<(Batch<Z>, Seq<Q>, Model<M>), E>,
         y: AnyTensor<E>,
@@ -420,7 +420,7 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
 }
 
 /// (batch, positions, width) as (batch, heads, positions, width / heads). Moves no data.
-fn by_head<H: Static, E: Float>(x: &AnyTensor<E>) -> AnyTensor<E> {
+pub(super) fn by_head<H: Static, E: Float>(x: &AnyTensor<E>) -> AnyTensor<E> {
     // That the heads divide the width, the layer's constructor has proven.
     let width = x.dims()[2];
     x.viewed(x.layout().split(2, H::N, width / H::N).permuted(&[0, 2, 1, 3]))

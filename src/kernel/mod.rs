@@ -24,6 +24,7 @@ mod guard;
 pub(crate) mod index;
 pub(crate) mod layout;
 pub(crate) mod linear;
+pub(crate) mod linear_attention;
 mod lines;
 pub(crate) mod math;
 pub(crate) mod multi_head;

@@ -4,12 +4,15 @@
 #![allow(clippy::type_complexity, reason = "shapes name their axes where they stand")]
 
 mod blocks;
+mod cache;
 mod cases;
 mod fixtures;
+mod generate;
 mod glassllm;
 mod gradients;
 mod grouped;
 mod io;
+mod linear_attention;
 mod map_atoms;
 mod masks;
 mod minilm;

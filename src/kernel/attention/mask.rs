@@ -176,7 +176,7 @@ impl<'a, E: Copy> Mask<'a, E> {
     }
 
     /// The keys beyond which, on either side, the bands let a query see none.
-    pub(super) fn run(&self, at: (usize, usize), keys: usize) -> [usize; 2] {
+    pub(crate) fn run(&self, at: (usize, usize), keys: usize) -> [usize; 2] {
         self.reaches(at, keys).fold([0, keys], |[from, to], reach| {
             let start = if reach.is_split() { 0 } else { reach.from };
             let (from, to) = (from.max(start), to.min(reach.to));

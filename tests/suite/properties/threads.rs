@@ -2,9 +2,9 @@
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use shapeproof::{
-    Activation, Attention, Batch, C, Causal, Embedding, EncoderConfig, EncoderLayer, Float,
-    Generator, HeadDim, Heads, Hidden, Infer, Key, KvHeads, LayerNorm, Linear, Model, NoMask,
-    Order, Query, Seq, Shape, Tensor, Vocab,
+    Activation, Attention, Batch, C, Causal, Embedding, EncoderConfig, EncoderLayer, FeatureMap,
+    Float, Generator, HeadDim, Heads, Hidden, Infer, Key, KvHeads, LayerNorm, Linear,
+    LinearAttention, Model, NoMask, Order, Query, Seq, Shape, Tensor, Vocab,
 };
 use std::sync::LazyLock;
 
@@ -46,6 +46,7 @@ for_both_elements! {
     lookups_do_not_depend_on_threads => lookups;
     attention_does_not_depend_on_threads => attention;
     layers_do_not_depend_on_threads => layers;
+    linear_attention_does_not_depend_on_threads => linear_attention;
 }
 
 fn elementwise<E: Float>() {
@@ -164,5 +165,19 @@ fn first_calls_of_one_layer_from_all_sides_wait_for_nothing_but_their_work() {
             let first = all.next().unwrap();
             assert!(all.all(|y| y == first));
         });
+    }
+}
+
+fn linear_attention<E: Float>() {
+    let mut generator = Generator::seeded(12);
+    let mut normal = || Tensor::normal(0.0, 1.0, &mut generator);
+    let q: Tensor<(Batch<C<2>>, Heads<C<4>>, Query<C<130>>, HeadDim<C<8>>), E> = normal();
+    let k = q.rename(Query, Key).try_slice(Heads, 1, C::<2>).unwrap();
+    let k: Tensor<(Batch<C<2>>, KvHeads<C<2>>, Key<C<130>>, HeadDim<C<8>>), E> =
+        k.rename(Heads, KvHeads);
+    for features in [FeatureMap::EluPlusOne, FeatureMap::Relu, FeatureMap::Normalized] {
+        let attention = LinearAttention::new(features);
+        same("linear attention", || attention.apply(&q, &k, &k, NoMask));
+        same("causal linear attention", || attention.apply(&q, &k, &k, Causal));
     }
 }

@@ -1,0 +1,91 @@
+//! What queries and keys become before they meet, so that their products are never negative.
+
+use crate::element::{Float, Real};
+use crate::kernel::elementwise::{map, pack};
+use crate::kernel::exp::exp;
+use crate::kernel::layout::View;
+use crate::kernel::math::relu;
+use crate::kernel::parallel::for_each_chunk;
+use crate::kernel::pointwise::{self, Pointwise};
+use crate::kernel::simd::Vector;
+use num_traits::{Float as _, One, Zero};
+
+/// φ: how [`LinearAttention`](crate::LinearAttention) weighs a key, φ(q) · φ(k).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FeatureMap {
+    /// φ(x) = elu(x) + 1: x + 1 above 0, eˣ below. Katharopoulos et al., 2020, equation 7.
+    EluPlusOne,
+    /// φ(x) = max(x, 0). A query and a key without a common positive entry do not see each other.
+    Relu,
+    /// φ(x) = (1, x / ‖x‖₂), so that a key weighs 1 + cos(q, k): the first two terms of the Taylor
+    /// series of the exponential. A vector of zeros has the direction of none and weighs 1. Li et
+    /// al., 2020.
+    Normalized,
+}
+
+impl FeatureMap {
+    /// The number of features of a vector of `dim` elements.
+    pub(super) fn width(self, dim: usize) -> usize {
+        dim + usize::from(self == FeatureMap::Normalized)
+    }
+}
+
+/// The features of each row of the last axis, in row-major order.
+pub(super) fn features<E: Float>(x: View<E>, by: FeatureMap) -> Vec<E> {
+    match by {
+        FeatureMap::EluPlusOne => pointwise::map(x, EluPlusOne),
+        FeatureMap::Relu => map(x, |x| E::narrow(relu(x.wide()))),
+        FeatureMap::Normalized => normalized(x),
+    }
+}
+
+/// elu(x) + 1.
+#[derive(Clone, Copy)]
+struct EluPlusOne;
+
+impl<R: Real> Pointwise<R> for EluPlusOne {
+    #[inline(always)]
+    unsafe fn of<V: Vector<Scalar = R>>(self, x: V) -> V {
+        // SAFETY: the caller's. Of 0 and NaN, both give the second: NaN stays NaN in the maximum.
+        unsafe {
+            let zero = V::splat(R::zero());
+            zero.max(x).add(exp(x.min(zero)))
+        }
+    }
+}
+
+/// Rows in a piece of work.
+const ROWS: usize = 256;
+
+fn normalized<E: Float>(x: View<E>) -> Vec<E> {
+    let dims = x.layout.dims;
+    let dim = dims[dims.len() - 1];
+    let rows: usize = dims[..dims.len() - 1].iter().product();
+    let (x, width) = (pack(x), dim + 1);
+    let mut out = vec![E::narrow(E::Wide::one()); rows * width];
+    let work = out.len() * 8;
+    for_each_chunk(&mut out, ROWS * width, work, |i, chunk| {
+        for (row, out) in chunk.chunks_exact_mut(width).enumerate() {
+            let row = i * ROWS + row;
+            direction(&x[row * dim..(row + 1) * dim], &mut out[1..]);
+        }
+    });
+    out
+}
+
+/// x / ‖x‖₂, for lengths of any size that the type holds; of zeros, zeros.
+fn direction<E: Float>(x: &[E], out: &mut [E]) {
+    let largest = x.iter().map(|x| x.wide().abs()).fold(E::Wide::zero(), E::Wide::max);
+    if largest == E::Wide::zero() {
+        // NaN is lost in the maximum.
+        out.copy_from_slice(x);
+        return;
+    }
+    // Scaled first, because the square of what is near the ends of the type is not in it.
+    let square = |x: &E| (x.wide() / largest) * (x.wide() / largest);
+    let length = x.iter().map(square).fold(E::Wide::zero(), |sum, square| sum + square).sqrt();
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = E::narrow(x.wide() / largest / length);
+    }
+}
