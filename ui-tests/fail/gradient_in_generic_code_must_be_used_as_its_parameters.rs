@@ -1,13 +1,13 @@
-use shapeproof::{C, Gradients, Hidden, Linear, Model, Static};
+use shapeproof::{C, Gradients, Hidden, LayerNorm, Linear, Model, Static};
 
-fn step<M: Static, F: Static, G: Static>(
-    up: &Linear<Model<M>, Hidden<F>>,
-    gate: &mut Linear<Model<M>, Hidden<G>>,
+fn step<M: Static>(
+    norm: &LayerNorm<Model<M>>,
+    map: &mut Linear<Model<M>, Hidden<M>>,
     gradients: &Gradients,
 ) {
-    gate.weight.set(gradients.of(&up.weight));
+    map.bias.set(gradients.of(&norm.bias));
 }
 
 fn main() {
-    step::<C<8>, C<16>, C<12>>(&Linear::zeros(), &mut Linear::zeros(), &Gradients::default());
+    step::<C<8>>(&LayerNorm::new(1e-5), &mut Linear::zeros(), &Gradients::default());
 }
