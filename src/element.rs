@@ -24,6 +24,9 @@ pub trait Element:
 {
     /// The type's name as Rust spells it.
     const NAME: &'static str;
+    /// Whether it is a [`Float`], which can have a gradient.
+    #[doc(hidden)]
+    const IS_FLOAT: bool;
 }
 
 /// An element that arithmetic, softmax and attention are defined for: `f32` or `f64`.
@@ -64,18 +67,22 @@ pub trait Real: Float<Wide = Self> + num_traits::Float + NumAssign + Lanes {}
 pub trait Index: Element {
     /// The value as an index, or `None` where it is negative.
     fn to_index(self) -> Option<usize>;
+    /// The value as a number that may be negative, or `None` where it exceeds `i64::MAX`.
+    fn to_signed(self) -> Option<i64>;
 }
 
 macro_rules! elements {
-    ($($T:ty),+) => { $(
+    ($is_float:literal: $($T:ty),+) => { $(
         impl Sealed for $T {}
         #[diagnostic::do_not_recommend]
         impl Element for $T {
             const NAME: &'static str = stringify!($T);
+            const IS_FLOAT: bool = $is_float;
         }
     )+ };
 }
-elements!(f32, f64, bool, u8, u32, i32, i64, usize);
+elements!(true: f32, f64);
+elements!(false: bool, u8, u32, i32, i64, usize);
 
 macro_rules! indices {
     ($($T:ty),+) => { $(
@@ -83,6 +90,9 @@ macro_rules! indices {
         impl Index for $T {
             fn to_index(self) -> Option<usize> {
                 usize::try_from(self).ok()
+            }
+            fn to_signed(self) -> Option<i64> {
+                i64::try_from(self).ok()
             }
         }
     )+ };
@@ -93,6 +103,9 @@ indices!(u8, u32, i32, i64);
 impl Index for usize {
     fn to_index(self) -> Option<usize> {
         Some(self)
+    }
+    fn to_signed(self) -> Option<i64> {
+        i64::try_from(self).ok()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::layout::{Layout, View};
 use super::runs::Runs;
-use crate::element::Element;
+use crate::element::{Element, Float};
 
 /// Writes the elements of `from` to the places of `layout`, which has the same sizes. No two of those
 /// places are one.
@@ -19,6 +19,31 @@ pub(crate) fn assign<E: Element>(from: View<E>, to: &mut [E], layout: &Layout) {
             }
         }
     });
+}
+
+/// Adds the elements of `from` to those in the places of `layout`, which has the same sizes, in row-major
+/// order.
+pub(crate) fn accumulate<E: Float>(from: View<E>, to: &mut [E], layout: &Layout) {
+    let runs = Runs::new([&from.layout, layout]);
+    let [from_step, to_step] = runs.steps();
+    runs.for_each(0, layout.count(), |[from_at, to_at], len| {
+        for i in 0..len {
+            let sum = &mut to[to_at + i * to_step];
+            *sum = E::narrow(sum.wide() + from.data[from_at + i * from_step].wide());
+        }
+    });
+}
+
+/// The elements in the places of `layout`, in row-major order; from the second time on, that of a place
+/// is 0.
+pub(crate) fn take_each_once<E: Element>(from: &mut [E], layout: &Layout) -> Vec<E> {
+    let runs = Runs::new([layout]);
+    let [step] = runs.steps();
+    let mut taken = Vec::with_capacity(layout.count());
+    runs.for_each(0, layout.count(), |[at], len| {
+        taken.extend((0..len).map(|i| std::mem::take(&mut from[at + i * step])));
+    });
+    taken
 }
 
 /// Moves the elements `from..from + len` of each line of `line` elements to the line's start.
@@ -47,6 +72,19 @@ mod tests {
                 assert_eq!(between(&written.data), before, "gaps are left alone");
             }
         }
+    }
+
+    #[test]
+    fn elements_add_up_in_the_places_of_a_layout_and_are_taken_from_each_once() {
+        let from = View { data: &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], layout: Layout::packed(&[2, 3]) };
+        let mut sums = [10.0; 3];
+        let repeated = Layout::packed(&[3]).broadcast(&[2, 3], &[1]);
+        accumulate(from, &mut sums, &repeated);
+        assert_eq!(sums, [15.0, 17.0, 19.0]);
+        assert_eq!(take_each_once(&mut sums, &repeated), [15.0, 17.0, 19.0, 0.0, 0.0, 0.0]);
+        let mut sums = [0.0; 6];
+        accumulate(from, &mut sums, &Layout::packed(&[3, 2]).transposed());
+        assert_eq!(sums, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Parameters, modules, and the layers around attention.
 
 mod bias;
+mod check;
 mod decoder;
 mod dropout;
 mod embedding;
@@ -9,14 +10,17 @@ mod feed_forward;
 mod gated;
 mod layer_norm;
 mod linear;
+mod loss;
 mod mode;
 mod module;
+mod norm;
 mod packing;
 mod parameter;
 mod positions;
 mod rms_norm;
 
 pub use bias::{Absent, Bias, BiasKind, NoBias};
+pub use check::try_check_gradients;
 pub use decoder::{Decoder, DecoderConfig, DecoderLayer};
 pub use dropout::Dropout;
 pub use embedding::Embedding;
@@ -25,14 +29,15 @@ pub use feed_forward::FeedForward;
 pub use gated::GatedFeedForward;
 pub use layer_norm::{LayerNorm, Trailing};
 pub use linear::Linear;
-pub use mode::{Infer, Mode, Train};
+pub use loss::{CrossEntropy, mean_squared_error, try_cross_entropy};
+pub use mode::{Infer, Mode, RecordedUnderTrain, Train};
 pub(crate) use module::fmt_module;
 pub use module::{
     Field, FieldMut, Module, OrNothing, Visitor, VisitorMut, count_parameters, parameters,
     parameters_mut,
 };
 pub(crate) use packing::Packing;
-pub use parameter::{AnyParameter, Parameter, ParameterId};
+pub use parameter::{AnyParameter, Parameter};
 pub use positions::{LearnedPositions, try_sinusoidal_positions};
 pub use rms_norm::RmsNorm;
 
