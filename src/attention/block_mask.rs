@@ -1,12 +1,13 @@
 //! Masks over blocks of queries and keys.
 
-use super::mask::{MaskFor, MaskParts, Scores, and};
+use super::mask::{MaskFor, Scores, and};
+use super::parts::{Listed, MaskParts};
 use crate::axis::{Heads, Key, Query};
 use crate::element::Float;
 use crate::error::{Error, Result};
-use crate::kernel::attention::Blocks;
 use crate::size::{Size, Splits, Static};
 use crate::tensor::Tensor;
+use std::sync::Arc;
 
 /// Which blocks of queries may see which blocks of keys; what is in no such block is hidden. Time and
 /// memory of attention are in proportion to the blocks that may be seen.
@@ -42,7 +43,7 @@ use crate::tensor::Tensor;
 pub struct BlockMask<Q, K> {
     query: Query<Q>,
     key: Key<K>,
-    listed: Listed,
+    listed: Arc<Listed>,
 }
 
 /// As [`BlockMask`], with blocks of its own for each head.
@@ -51,16 +52,7 @@ pub struct HeadBlockMask<H, Q, K> {
     heads: Heads<H>,
     query: Query<Q>,
     key: Key<K>,
-    listed: Listed,
-}
-
-/// The visible columns of each row of blocks, one row after the other.
-#[derive(Clone, Debug)]
-struct Listed {
-    size: usize,
-    rows: usize,
-    starts: Vec<usize>,
-    columns: Vec<usize>,
+    listed: Arc<Listed>,
 }
 
 impl Listed {
@@ -68,18 +60,13 @@ impl Listed {
         size: usize,
         [lists, rows, columns]: [usize; 3],
         visible: impl Fn(usize, usize, usize) -> bool,
-    ) -> Self {
+    ) -> Arc<Self> {
         let mut listed = Listed { size, rows, starts: vec![0], columns: Vec::new() };
         for (list, row) in (0..lists).flat_map(|list| (0..rows).map(move |row| (list, row))) {
             listed.columns.extend((0..columns).filter(|&column| visible(list, row, column)));
             listed.starts.push(listed.columns.len());
         }
-        listed
-    }
-
-    fn blocks(&self, by_head: bool) -> Blocks<'_> {
-        let Listed { size, rows, starts, columns } = self;
-        Blocks { size: [*size; 2], starts, columns, rows: *rows, by_head }
+        Arc::new(listed)
     }
 }
 
@@ -216,15 +203,15 @@ pub fn strided(local: usize, stride: usize) -> impl Fn(usize, usize) -> bool + C
 
 #[diagnostic::do_not_recommend]
 impl<B, H, Q: Size, K: Size, E: Float> MaskFor<Scores<B, H, Q, K>, E> for BlockMask<Q, K> {
-    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
-        parts.mask().blocks.push(self.listed.blocks(false));
+    fn add_to(&self, parts: &mut MaskParts<E>) {
+        parts.blocks.push((self.listed.clone(), false));
     }
 }
 
 #[diagnostic::do_not_recommend]
 impl<B, H, Q, K, E: Float> MaskFor<Scores<B, H, Q, K>, E> for HeadBlockMask<H, Q, K> {
-    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
-        parts.mask().blocks.push(self.listed.blocks(true));
+    fn add_to(&self, parts: &mut MaskParts<E>) {
+        parts.blocks.push((self.listed.clone(), true));
     }
 }
 

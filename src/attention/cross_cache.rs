@@ -1,7 +1,7 @@
 //! Keys and values of cross attention, projected once for many queries.
 
 use super::multi_head::by_head;
-use super::scaled::{Attention, scores};
+use super::scaled::scores;
 use super::{AttentionBias, MaskFor, MaskParts, MultiHeadAttention};
 use crate::axis::{Batch, Heads, Key, Model, Query, Seq};
 use crate::element::Float;
@@ -79,7 +79,7 @@ where
     ) -> Tensor<(Batch<B>, Seq<Q>, Model<M>), E> {
         let q = by_head::<H, E>(self.q.forward(x, mode).any());
         let mask = MaskParts::of(&mask, scores(&q, &cached.keys));
-        let y = Attention::new().run(&q, &cached.keys, &cached.values, &mask);
+        let y = self.attend([q, cached.keys.clone(), cached.values.clone()], mask, mode);
         self.project_out(x, y, mode)
     }
 }

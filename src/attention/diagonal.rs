@@ -1,12 +1,14 @@
 //! Masks around the diagonal: causal, with a prefix, sliding windows.
 
-use super::mask::{MaskFor, MaskParts, Scores, and};
+use super::mask::{MaskFor, Scores, and};
+use super::parts::{BandOf, MaskParts, Start};
 use crate::axis::Batch;
 use crate::element::Float;
 use crate::error::{Error, Result};
-use crate::kernel::attention::{Band, Diagonal, Offset};
+use crate::kernel::attention::Diagonal;
 use crate::size::{Size, WindowSize};
 use crate::tensor::Tensor;
+use std::sync::Arc;
 
 /// Query i of Q sees keys up to i + (K − Q): aligned to the END, so that the last query sees every
 /// key, also where cached keys make K larger than Q. With more queries than keys, the first Q − K see
@@ -112,19 +114,7 @@ fn counted(window: usize) -> Result<usize> {
 #[doc(hidden)]
 pub trait Positioned<H, E> {
     /// Adds what this says of queries the first of which stands at `start`.
-    fn add_at<'a>(&'a self, start: Start<'a>, parts: &mut MaskParts<'a, E>);
-}
-
-/// Where the first query stands, for each sample or for all.
-#[doc(hidden)]
-#[derive(Clone, Copy)]
-pub struct Start<'a>(pub(super) Offset<'a>);
-
-impl Start<'_> {
-    /// The last query stands at the last key.
-    pub(super) fn end_of<E: Float>(parts: &MaskParts<'_, E>) -> Self {
-        Start(Offset::Same(parts.end_offset()))
-    }
+    fn add_at(&self, start: Start, parts: &mut MaskParts<E>);
 }
 
 /// A mask whose query i stands at key i; made by `from_start` of [`Causal`] and its kin.
@@ -135,7 +125,7 @@ pub struct FromStart<M>(M);
 #[derive(Clone, Debug)]
 pub struct AtStarts<B, M> {
     mask: M,
-    starts: Vec<isize>,
+    starts: Arc<[isize]>,
     batch: B,
 }
 
@@ -152,7 +142,7 @@ impl<B: Size, M> AtStarts<B, M> {
 
 /// Where the first query of each sample stands. A position outside of all memory is as far away as one at
 /// its end.
-pub(super) fn positions<B: Size>(starts: &Tensor<(Batch<B>,), i64>) -> Vec<isize> {
+pub(super) fn positions<B: Size>(starts: &Tensor<(Batch<B>,), i64>) -> Arc<[isize]> {
     let as_isize = |start: i64| {
         isize::try_from(start).unwrap_or(if start < 0 { isize::MIN } else { isize::MAX })
     };
@@ -187,16 +177,15 @@ macro_rules! diagonals {
         positioned! { [] $Mask; }
         #[diagnostic::do_not_recommend]
         impl<B, H, Q, K, E: Float> MaskFor<Scores<B, H, Q, K>, E> for $Mask {
-            fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
+            fn add_to(&self, parts: &mut MaskParts<E>) {
                 Positioned::<H, E>::add_at(self, Start::end_of(parts), parts);
             }
         }
         #[diagnostic::do_not_recommend]
         impl<H, E: Float> Positioned<H, E> for $Mask {
-            fn add_at<'a>(&'a self, start: Start<'a>, parts: &mut MaskParts<'a, E>) {
+            fn add_at(&self, start: Start, parts: &mut MaskParts<E>) {
                 let $mask = self;
-                let diagonal = Diagonal { offset: start.0, ..$diagonal };
-                parts.mask().bands.push(Band::Diagonal(diagonal));
+                parts.bands.push(BandOf::Diagonal($diagonal, start));
             }
         }
     )+ };
@@ -221,22 +210,22 @@ impl<M> FromStart<M> {
 
 #[diagnostic::do_not_recommend]
 impl<B, H, Q, K, E: Float> MaskFor<Scores<B, H, Q, K>, E> for CausalFromStart {
-    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
-        Positioned::<H, E>::add_at(&Causal, Start(Offset::Same(0)), parts);
+    fn add_to(&self, parts: &mut MaskParts<E>) {
+        Positioned::<H, E>::add_at(&Causal, Start::same(0), parts);
     }
 }
 
 #[diagnostic::do_not_recommend]
 impl<B, H, Q, K, E: Float, M: Positioned<H, E>> MaskFor<Scores<B, H, Q, K>, E> for FromStart<M> {
-    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
-        self.0.add_at(Start(Offset::Same(0)), parts);
+    fn add_to(&self, parts: &mut MaskParts<E>) {
+        self.0.add_at(Start::same(0), parts);
     }
 }
 
 #[diagnostic::do_not_recommend]
 impl<B, H, Q, K, E: Float, M: Positioned<H, E>> MaskFor<Scores<B, H, Q, K>, E> for AtStarts<B, M> {
-    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
-        self.mask.add_at(Start(Offset::BySample(&self.starts)), parts);
+    fn add_to(&self, parts: &mut MaskParts<E>) {
+        self.mask.add_at(Start::by_sample(&self.starts), parts);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Score biases that depend on the distance from a query to a key: ALiBi, buckets, any table.
 
-use super::diagonal::{Positioned, Start, positioned};
-use super::mask::{MaskFor, MaskParts, Scores, and};
+use super::diagonal::{Positioned, positioned};
+use super::mask::{MaskFor, Scores, and};
+use super::parts::{MaskParts, Start};
 use crate::axis;
 use crate::axis::Heads;
 use crate::element::Float;
-use crate::kernel::attention::{Distances, Slopes};
 use crate::nn::{Mode, Module, Parameter};
 use crate::parameters;
 use crate::shape::FixedSizes;
@@ -87,16 +87,15 @@ impl<H: Static, E: Float> Default for Alibi<H, E> {
 
 #[diagnostic::do_not_recommend]
 impl<B, H: Size, Q, K, E: Float> MaskFor<Scores<B, H, Q, K>, E> for Alibi<H, E> {
-    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
+    fn add_to(&self, parts: &mut MaskParts<E>) {
         self.add_at(Start::end_of(parts), parts);
     }
 }
 
 #[diagnostic::do_not_recommend]
 impl<H: Size, E: Float> Positioned<H, E> for Alibi<H, E> {
-    fn add_at<'a>(&'a self, start: Start<'a>, parts: &mut MaskParts<'a, E>) {
-        let each = self.slopes.any().view();
-        parts.mask().slopes.push(Slopes { each, offset: start.0 });
+    fn add_at(&self, start: Start, parts: &mut MaskParts<E>) {
+        parts.slopes.push((self.slopes.erase(), start));
     }
 }
 
@@ -154,16 +153,15 @@ impl<H: Size, E: Float> DistanceBias<H, E> {
 
 #[diagnostic::do_not_recommend]
 impl<B, H: Size, Q, K, E: Float> MaskFor<Scores<B, H, Q, K>, E> for DistanceBias<H, E> {
-    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
+    fn add_to(&self, parts: &mut MaskParts<E>) {
         self.add_at(Start::end_of(parts), parts);
     }
 }
 
 #[diagnostic::do_not_recommend]
 impl<H: Size, E: Float> Positioned<H, E> for DistanceBias<H, E> {
-    fn add_at<'a>(&'a self, start: Start<'a>, parts: &mut MaskParts<'a, E>) {
-        let (table, first, offset) = (self.table.view(), self.first, start.0);
-        parts.mask().distances.push(Distances { table, first, offset });
+    fn add_at(&self, start: Start, parts: &mut MaskParts<E>) {
+        parts.distances.push((self.table.clone(), self.first, start));
     }
 }
 

@@ -5,12 +5,10 @@ use super::scaled::{Attention, scores};
 use super::{AttentionBias, CoversPositions, KvOf, MaskFor, MaskParts, Pairing, RotaryTable};
 use crate::axis::{Axis, Batch, Folded, HeadDim, Heads, Key, Model, Query, Seq};
 use crate::element::Float;
-use crate::kernel::linear::Projection;
-use crate::nn::{Bias, BiasKind, Dropout, Linear, Mode, Module, Packing, RmsNorm};
+use crate::nn::{Bias, Dropout, Linear, Mode, Module, Packing, ReadMap, RmsNorm};
 use crate::parameters;
 use crate::size::{Size, Static};
 use crate::tensor::{AnyTensor, Generator, Tensor};
-use std::sync::Arc;
 
 /// Self attention with grouped heads: Concat(head₁, …, head_H) · W_O + b_O, headₕ = Attention(Qₕ, K_g,
 /// V_g), where g = h / (H/G): H/G neighbouring query heads share one key/value head.
@@ -315,24 +313,10 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
     /// x · (W_Q | W_K | W_V) + (b_Q | b_K | b_V), taken apart again.
     fn fused(&self, x: &AnyTensor<E>, mode: &mut impl Mode) -> [AnyTensor<E>; 3] {
         let (q, k) = (self.q.weight.shape().1.size().get(), self.k.weight.shape().1.size().get());
-        let fused = self.packed(mode);
-        let dims = x.layout().dims.replaced(2, fused.weight.dims().1);
-        let fused = AnyTensor::from_packed(&dims, fused.apply(x.view(), None));
+        let maps = [self.q.read_map(mode), self.k.read_map(mode), self.v.read_map(mode)];
+        let fused = self.packing.apply(x, &maps.each_ref().map(ReadMap::lent));
         [(0, q), (q, k), (q + k, k)]
             .map(|(start, len)| fused.viewed(fused.layout().sliced(2, start, len)))
-    }
-
-    /// The three projections as one map.
-    fn packed(&self, mode: &mut impl Mode) -> Arc<Projection<E>> {
-        let q = mode.read(&self.q.weight);
-        let (k, v) = (mode.read(&self.k.weight), mode.read(&self.v.weight));
-        let biases = [
-            <B::Query as BiasKind>::get(&self.q.bias).map(|bias| mode.read(bias).erase()),
-            <B::Key as BiasKind>::get(&self.k.bias).map(|bias| mode.read(bias).erase()),
-            <B::Value as BiasKind>::get(&self.v.bias).map(|bias| mode.read(bias).erase()),
-        ];
-        let [b_q, b_k, b_v] = biases.each_ref().map(Option::as_ref);
-        self.packing.of(&[(q.any(), b_q), (k.any(), b_k), (v.any(), b_v)])
     }
 }
 

@@ -87,7 +87,7 @@ impl LinearAttention {
         let layout = Layout::packed(&[z, q, h, values.dims()[3]]).permuted(&[0, 2, 1, 3]);
         let mut out = vec![E::default(); layout.count()];
         let operands = [queries.any().view(), keys.any().view(), values.any().view()];
-        linear_attention(operands, self.features, &mask, &mut out);
+        linear_attention(operands, self.features, &mask.lent(), &mut out);
         let shape = (batch, heads, query, values.shape().3);
         Tensor::typed(shape, AnyTensor::in_layout(layout, out))
     }

@@ -1,9 +1,8 @@
 //! Masks: what may be seen.
 
+use super::MaskParts;
 use crate::axis::{Batch, Heads, Key, Query};
-use crate::element::Float;
-use crate::kernel::attention::Mask as KernelMask;
-use crate::kernel::layout::Dims;
+use crate::element::{Element, Float};
 use crate::shape::Shape;
 use crate::size::Size;
 use crate::tensor::{AnyTensor, Tensor};
@@ -28,42 +27,11 @@ use crate::tensor::{AnyTensor, Tensor};
 pub trait MaskFor<Scores, E = f32> {
     /// Adds what this mask says to `parts`.
     #[doc(hidden)]
-    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>);
+    fn add_to(&self, parts: &mut MaskParts<E>);
 }
 
 /// The axes of attention scores. (Short, because rustc shows the headers of impls in its messages.)
 pub(super) type Scores<B, H, Q, K> = (Batch<B>, Heads<H>, Query<Q>, Key<K>);
-
-/// What a mask says, in the words of the kernel.
-#[doc(hidden)]
-pub struct MaskParts<'a, E> {
-    /// Batch, heads, queries, keys.
-    scores: Dims,
-    mask: KernelMask<'a, E>,
-}
-
-impl<'a, E: Float> MaskParts<'a, E> {
-    /// The kernel's form of `mask` for scores of these sizes: batch, heads, queries, keys.
-    pub(crate) fn of<Scores>(
-        mask: &'a impl MaskFor<Scores, E>,
-        scores: [usize; 4],
-    ) -> KernelMask<'a, E> {
-        let mut parts = MaskParts { scores: Dims::new(&scores), mask: KernelMask::NONE };
-        mask.add_to(&mut parts);
-        parts.mask
-    }
-
-    /// What the mask says so far, to be added to.
-    pub(super) fn mask(&mut self) -> &mut KernelMask<'a, E> {
-        &mut self.mask
-    }
-
-    /// Where the first query stands so that the last one stands at the last key: keys − queries.
-    pub(super) fn end_offset(&self) -> isize {
-        // Neither count exceeds isize::MAX: they are sizes of tensors.
-        self.scores[3].cast_signed() - self.scores[2].cast_signed()
-    }
-}
 
 /// Every key may be seen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -142,12 +110,12 @@ impl Mask {
 
 #[diagnostic::do_not_recommend]
 impl<Scores, E> MaskFor<Scores, E> for NoMask {
-    fn add_to<'a>(&'a self, _: &mut MaskParts<'a, E>) {}
+    fn add_to(&self, _: &mut MaskParts<E>) {}
 }
 
 #[diagnostic::do_not_recommend]
 impl<Scores, E, A: MaskFor<Scores, E>, B: MaskFor<Scores, E>> MaskFor<Scores, E> for And<A, B> {
-    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
+    fn add_to(&self, parts: &mut MaskParts<E>) {
         self.0.add_to(parts);
         self.1.add_to(parts);
     }
@@ -155,7 +123,7 @@ impl<Scores, E, A: MaskFor<Scores, E>, B: MaskFor<Scores, E>> MaskFor<Scores, E>
 
 #[diagnostic::do_not_recommend]
 impl<Scores, E, A: MaskFor<Scores, E> + ?Sized> MaskFor<Scores, E> for &A {
-    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
+    fn add_to(&self, parts: &mut MaskParts<E>) {
         (**self).add_to(parts);
     }
 }
@@ -168,18 +136,18 @@ macro_rules! mask_tensors {
         impl<B: Size, H: Size, Q: Size, K: Size, E: Float>
             MaskFor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E> for Tensor<($($Axis<$N>,)*), bool>
         {
-            fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
-                let view = stretched(self.any(), parts, &[$($at),*]);
-                parts.mask.keep.push(view);
+            fn add_to(&self, parts: &mut MaskParts<E>) {
+                let keep = stretched(self.any(), parts, &[$($at),*]);
+                parts.keep.push(keep);
             }
         }
         #[diagnostic::do_not_recommend]
         impl<B: Size, H: Size, Q: Size, K: Size, E: Float>
             MaskFor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E> for ScoreBias<($($Axis<$N>,)*), E>
         {
-            fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
-                let view = stretched(self.0.any(), parts, &[$($at),*]);
-                parts.mask.bias.push(view);
+            fn add_to(&self, parts: &mut MaskParts<E>) {
+                let bias = stretched(self.0.any(), parts, &[$($at),*]);
+                parts.bias.push(bias);
             }
         }
     )* };
@@ -195,17 +163,17 @@ mask_tensors! {
     (Batch<B> 0, Heads<H> 1, Query<Q> 2, Key<K> 3)
 }
 
-fn stretched<'a, T: crate::element::Element, E>(
-    tensor: &'a AnyTensor<T>,
-    parts: &MaskParts<'_, E>,
+/// The tensor over all axes of the scores, repeated along those that it lacks.
+fn stretched<T: Element, E: Float>(
+    tensor: &AnyTensor<T>,
+    parts: &MaskParts<E>,
     at: &[usize],
-) -> crate::kernel::layout::View<'a, T> {
+) -> AnyTensor<T> {
+    let scores = parts.scores();
     // A mask of a user's own may have handed on scores of other sizes.
-    let fits = at.iter().zip(tensor.dims()).all(|(&at, &n)| parts.scores[at] == n);
-    assert!(fits, "a mask of sizes {:?} for scores of sizes {:?}", tensor.dims(), parts.scores);
-    let mut view = tensor.view();
-    view.layout = view.layout.broadcast(&parts.scores, at);
-    view
+    let fits = at.iter().zip(tensor.dims()).all(|(&at, &n)| scores[at] == n);
+    assert!(fits, "a mask of sizes {:?} for scores of sizes {scores:?}", tensor.dims());
+    tensor.viewed(tensor.layout().broadcast(scores, at))
 }
 
 /// `a & b` for masks.

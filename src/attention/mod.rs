@@ -1,5 +1,6 @@
 //! Attention: scaled dot product, masks, multi-head layers.
 
+mod backward;
 mod bias;
 mod block_mask;
 mod cache;
@@ -12,6 +13,7 @@ mod heads;
 mod linear;
 mod mask;
 mod multi_head;
+mod parts;
 mod relative;
 mod rotary;
 mod scaled;
@@ -25,15 +27,16 @@ pub use block_mask::{BlockMask, HeadBlockMask, strided};
 pub use cache::{CacheStep, KvCache, RaggedStep};
 pub use cross_cache::CrossKeysAndValues;
 pub use diagonal::{
-    AtStarts, Causal, CausalFromStart, FromStart, Positioned, Prefix, SlidingWindow, Start,
+    AtStarts, Causal, CausalFromStart, FromStart, Positioned, Prefix, SlidingWindow,
 };
 pub use distance::{Alibi, Bucket, Distance, DistanceBias, DistanceBuckets};
 pub use explain::{Explanation, Step};
 pub use grouped::GroupedAttention;
 pub use heads::KvOf;
 pub use linear::{FeatureMap, LinearAttention, LinearMask};
-pub use mask::{And, Mask, MaskFor, MaskParts, NoMask, ScoreBias};
+pub use mask::{And, Mask, MaskFor, NoMask, ScoreBias};
 pub use multi_head::{MultiHeadAttention, SelfWidths};
+pub use parts::{MaskParts, Start};
 pub use relative::{EntriesFor, RelativePositions};
 pub use rotary::{
     Adjacent, CoversPositions, Pairing, Rotary, RotaryScaling, RotaryTable, RotaryWidth, RotatedBy,

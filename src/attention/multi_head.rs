@@ -4,16 +4,12 @@ use super::scaled::{Attention, scores};
 use super::{AttentionBias, Explanation, MaskFor, MaskParts};
 use crate::axis::{Axis, Batch, Heads, Key, Model, Query, Seq};
 use crate::element::Float;
-use crate::kernel::attention::Mask as KernelMask;
-use crate::kernel::index::concat;
-use crate::kernel::linear::Projection;
 use crate::kernel::multi_head::self_attention;
-use crate::nn::{Bias, BiasKind, Dropout, Linear, Mode, Module, Packing, Parameter};
+use crate::nn::{Bias, Dropout, Linear, Mode, Module, Packing, Parameter, ReadMap, is_recorded};
 use crate::parameters;
 use crate::size::{DivisibleBy, Size, Static};
 use crate::tensor::{AnyTensor, Generator, Tensor};
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 /// Multi-head attention: MultiHead(Q, K, V) = Concat(head₁, …, head_H) · W_O + b_O,
 /// headₕ = Attention(Q · W_Qʰ + b_Qʰ, K · W_Kʰ + b_Kʰ, V · W_Vʰ + b_Vʰ).
@@ -268,19 +264,21 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         VM: Static,
         (KM, VM): SelfWidths<M>,
     {
-        if self.extra_keys() > 0 {
+        let maps = self.maps(mode);
+        let maps = maps.each_ref().map(ReadMap::lent);
+        if self.extra_keys() > 0 || is_recorded(x.any(), &maps) {
             let parts = self.project_self(x, mode);
             let mask = MaskParts::of(&mask, scores(&parts[0], &parts[1]));
             let y = self.attend(parts, mask, mode);
             return self.project_out(x, y, mode);
         }
-        let projections = [self.fused(mode), self.out.packed(mode)];
+        let projections = [self.packing.of(&maps), self.out.packed(mode)];
         let dims = x.any().dims();
         let mask = MaskParts::of(&mask, [dims[0], H::N, dims[1], dims[1]]);
         let attention = self.attention.dropout(self.dropout, mode);
         let settings = attention.settings(M::N / H::N.max(1));
         let [qkv, out] = projections.each_ref().map(AsRef::as_ref);
-        let y = self_attention(x.any().view(), H::N, [qkv, out], &settings, &mask);
+        let y = self_attention(x.any().view(), H::N, [qkv, out], &settings, &mask.lent());
         Tensor::typed(x.shape(), AnyTensor::from_packed(dims, y))
     }
 
@@ -329,9 +327,9 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
         x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
         mode: &mut impl Mode,
     ) -> [AnyTensor<E>; 3] {
-        let fused = self.fused(mode).apply(x.any().view(), None);
-        let [batch, len, width] = [0, 1, 2].map(|axis| x.any().dims()[axis]);
-        let fused = AnyTensor::from_packed(&[batch, len, 3 * width], fused);
+        let maps = self.maps(mode);
+        let fused = self.packing.apply(x.any(), &maps.each_ref().map(ReadMap::lent));
+        let width = M::N;
         let part = |i: usize| fused.viewed(fused.layout().sliced(2, i * width, width));
         [0, 1, 2].map(|i| by_head::<H, E>(&part(i)))
     }
@@ -342,10 +340,10 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
     }
 
     /// The heads' outputs.
-    fn attend(
+    pub(super) fn attend(
         &self,
         parts: [AnyTensor<E>; 3],
-        mask: KernelMask<E>,
+        mask: MaskParts<E>,
         mode: &mut impl Mode,
     ) -> AnyTensor<E> {
         let attention = self.attention.dropout(self.dropout, mode);
@@ -357,7 +355,7 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
     fn attend_with_weights(
         &self,
         parts: [AnyTensor<E>; 3],
-        mask: KernelMask<E>,
+        mask: MaskParts<E>,
         mode: &mut impl Mode,
     ) -> (AnyTensor<E>, AnyTensor<E>) {
         let (attention, keys) = (self.attention.dropout(self.dropout, mode), parts[1].dims()[2]);
@@ -368,12 +366,12 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
     }
 
     /// The extra keys and values before the others, and the mask that lets every query see them.
-    fn with_extra_keys<'m>(
+    fn with_extra_keys(
         &self,
         [q, k, v]: [AnyTensor<E>; 3],
-        mask: KernelMask<'m, E>,
+        mask: MaskParts<E>,
         mode: &mut impl Mode,
-    ) -> ([AnyTensor<E>; 3], KernelMask<'m, E>) {
+    ) -> ([AnyTensor<E>; 3], MaskParts<E>) {
         let extra = self.extra_keys();
         if extra == 0 {
             return ([q, k, v], mask);
@@ -381,17 +379,18 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
         let (bias_k, bias_v) = (self.bias_k.as_ref(), self.bias_v.as_ref());
         let (bias_k, bias_v) = (bias_k.map(|p| mode.read(p)), bias_v.map(|p| mode.read(p)));
         let [k, v] = [(k, bias_k), (v, bias_v)].map(|(x, bias)| {
-            let mut rows = bias.map_or(Vec::new(), |bias| bias.to_vec());
-            rows.resize(extra * M::N, E::default());
-            let rows = by_head::<H, E>(&AnyTensor::from_packed(&[1, extra, M::N], rows));
-            let dims = x.layout().dims.replaced(2, extra);
-            let rows = rows.viewed(rows.layout().at(0, 0).broadcast(&dims, &[1, 2, 3]));
-            AnyTensor::from_packed(
-                &dims.replaced(2, extra + x.dims()[2]),
-                concat(&[rows.view(), x.view()], 2),
-            )
+            let zeros = Tensor::<(Model<M>,), E>::zeros();
+            let zeros = self.zero_attention.then_some(&zeros);
+            // A row of the width, as one position of every sample and head.
+            let dims = x.layout().dims.replaced(2, 1);
+            let position = |row: &Tensor<(Model<M>,), E>| {
+                let by_head = row.any().layout().split(0, H::N, M::N / H::N);
+                row.any().viewed(by_head.broadcast(&dims, &[1, 3]))
+            };
+            let rows: Vec<_> = bias.as_ref().into_iter().chain(zeros).map(position).collect();
+            AnyTensor::joined(&rows.iter().chain([&x]).collect::<Vec<_>>(), 2)
         });
-        ([q, k, v], KernelMask { extra, ..mask })
+        ([q, k, v], mask.with_extra(extra))
     }
 
     /// The output projection of the merged heads of `y`.
@@ -405,17 +404,9 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
         self.out.forward(&merged, mode)
     }
 
-    /// x · (W_Q | W_K | W_V) + (b_Q | b_K | b_V) as one map. For KM = VM = M.
-    fn fused(&self, mode: &mut impl Mode) -> Arc<Projection<E>> {
-        let q = mode.read(&self.q.weight);
-        let (k, v) = (mode.read(&self.k.weight), mode.read(&self.v.weight));
-        let biases = [
-            <B::Query as BiasKind>::get(&self.q.bias).map(|bias| mode.read(bias)),
-            <B::Key as BiasKind>::get(&self.k.bias).map(|bias| mode.read(bias)),
-            <B::Value as BiasKind>::get(&self.v.bias).map(|bias| mode.read(bias)),
-        ];
-        let [b_q, b_k, b_v] = biases.each_ref().map(|bias| bias.as_ref().map(Tensor::any));
-        self.packing.of(&[(q.any(), b_q), (k.any(), b_k), (v.any(), b_v)])
+    /// The weights and biases of the three projections, read in this mode.
+    fn maps(&self, mode: &mut impl Mode) -> [ReadMap<E>; 3] {
+        [self.q.read_map(mode), self.k.read_map(mode), self.v.read_map(mode)]
     }
 }
 

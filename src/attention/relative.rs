@@ -1,17 +1,17 @@
 //! Learned relative positions.
 
-use super::diagonal::Start;
+use super::backward::{RelativeParts, attend};
+use super::diagonal::positions;
+use super::parts::Start;
 use super::scaled::{Attention, scores};
 use super::{KvOf, MaskFor, MaskParts};
 use crate::attention::Distance;
 use crate::axis::{Axis, Batch, HeadDim, Heads, Key, Query};
 use crate::element::Float;
-use crate::kernel::attention::{Offset, Relative};
-use crate::kernel::linear::linear;
 use crate::nn::{Mode, Module, Parameter};
 use crate::parameters;
 use crate::size::{C, Plus, Size, Static};
-use crate::tensor::{AnyTensor, Tensor};
+use crate::tensor::Tensor;
 
 /// A table has one entry for each distance from −X to X.
 ///
@@ -109,7 +109,7 @@ impl<T: Static, D: Size, V: Axis, E: Float> RelativePositions<T, D, V, E> {
         mode: &mut impl Mode,
     ) -> Tensor<(Batch<B>, Heads<H>, Query<Q>, V), E> {
         let [.., query, key] = scores(queries.any(), keys.any());
-        let start = Start(Offset::Same(key.cast_signed() - query.cast_signed()));
+        let start = Start::same(key.cast_signed() - query.cast_signed());
         self.run((queries, keys, values), start, mask, mode)
     }
 
@@ -125,8 +125,8 @@ impl<T: Static, D: Size, V: Axis, E: Float> RelativePositions<T, D, V, E> {
         mask: impl MaskFor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E>,
         mode: &mut impl Mode,
     ) -> Tensor<(Batch<B>, Heads<H>, Query<Q>, V), E> {
-        let starts = super::diagonal::positions(starts);
-        self.run((queries, keys, values), Start(Offset::BySample(&starts)), mask, mode)
+        let start = Start::by_sample(&positions(starts));
+        self.run((queries, keys, values), start, mask, mode)
     }
 
     #[allow(clippy::type_complexity, reason = "queries, keys and values")]
@@ -137,30 +137,18 @@ impl<T: Static, D: Size, V: Axis, E: Float> RelativePositions<T, D, V, E> {
             &Tensor<(Batch<B>, KV, Key<K>, HeadDim<D>), E>,
             &Tensor<(Batch<B>, KV, Key<K>, V), E>,
         ),
-        start: Start<'_>,
+        start: Start,
         mask: impl MaskFor<(Batch<B>, Heads<H>, Query<Q>, Key<K>), E>,
         mode: &mut impl Mode,
     ) -> Tensor<(Batch<B>, Heads<H>, Query<Q>, V), E> {
-        let (batch, heads, query, _) = queries.shape();
+        let (batch, heads_of, query, _) = queries.shape();
         let mask = MaskParts::of(&mask, scores(queries.any(), keys.any()));
         let table = mode.read(&self.keys);
-        let products = products(queries.any(), table.any());
-        let by_distance = self.values.as_ref().map(|values| mode.read(values));
-        let relative = Relative {
-            products: Some(products.view()),
-            values: by_distance.as_ref().map(|values| values.any().view()),
-            max: T::N / 2,
-            offset: start.0,
-        };
-        let views = [queries.any(), keys.any(), values.any()];
-        let out = self.attention.run_relative(views, relative, &mask);
-        Tensor::typed((batch, heads, query, values.shape().3), out)
+        let products = queries.dot(&table, HeadDim).erase();
+        let values_of = self.values.as_ref().map(|values| mode.read(values).erase());
+        let relative = RelativeParts { products, values: values_of, max: T::N / 2, start };
+        let heads = [queries.any(), keys.any(), values.any()];
+        let out = attend(&self.attention, heads, &mask, Some(relative));
+        Tensor::typed((batch, heads_of, query, values.shape().3), out)
     }
-}
-
-/// Each query's products with a table's entries.
-fn products<E: Float>(queries: &AnyTensor<E>, table: &AnyTensor<E>) -> AnyTensor<E> {
-    let weight = table.viewed(table.layout().transposed());
-    let dims = queries.layout().dims.replaced(3, table.dims()[0]);
-    AnyTensor::from_packed(&dims, linear(queries.view(), weight.view(), None))
 }

@@ -1,14 +1,12 @@
 //! Scaled dot-product attention.
 
+use super::backward::{attend, heads_inside};
 use super::{KvOf, MaskFor, MaskParts};
 use crate::axis::{Axis, Batch, HeadDim, Heads, Key, Query};
 use crate::element::Float;
-use crate::kernel::attention::{
-    Mask as KernelMask, Out, Relative, Settings, Stage, attention, attention_to,
-    scores as scores_at,
-};
+use crate::kernel::attention::{Out, Settings, Stage, attention_to, scores as scores_at};
 use crate::kernel::dropout::Dropout as KernelDropout;
-use crate::kernel::layout::{Layout, count};
+use crate::kernel::layout::count;
 use crate::nn::{Dropout, Mode};
 use crate::shape::Shape;
 use crate::size::Size;
@@ -205,7 +203,7 @@ impl Attention {
         let views = [queries.any().view(), keys.any().view(), values.any().view()];
         let settings = self.settings(queries.any().dims()[3]);
         let to = Out { out: &mut out, weights: None, log_sums: Some(&mut log_sums) };
-        attention_to(views, &settings, &mask, to);
+        attention_to(views, &settings, &mask.lent(), to);
         let out = Tensor::typed(
             (batch, heads, query, values.shape().3),
             AnyTensor::in_layout(layout, out),
@@ -238,22 +236,8 @@ impl Attention {
         let mask = MaskParts::of(&mask, scores(queries.any(), keys.any()));
         let settings = self.settings(queries.any().dims()[3]);
         let views = [queries.any().view(), keys.any().view()];
-        let scores = scores_at(views, &settings, &mask, stage);
+        let scores = scores_at(views, &settings, &mask.lent(), stage);
         Tensor::from_packed((batch, heads, query, keys.shape().2), scores)
-    }
-
-    /// As `run`, with relative positions.
-    pub(super) fn run_relative<E: Float>(
-        &self,
-        [queries, keys, values]: [&AnyTensor<E>; 3],
-        relative: Relative<'_, E>,
-        mask: &KernelMask<E>,
-    ) -> AnyTensor<E> {
-        let (layout, mut out) = heads_inside(queries, values);
-        let settings = Settings { relative: Some(relative), ..self.settings(queries.dims()[3]) };
-        let views = [queries.view(), keys.view(), values.view()];
-        attention(views, &settings, mask, &mut out);
-        AnyTensor::in_layout(layout, out)
     }
 
     /// The output over (batch, heads, queries, value width), laid out so that merging its heads moves
@@ -263,12 +247,9 @@ impl Attention {
         queries: &AnyTensor<E>,
         keys: &AnyTensor<E>,
         values: &AnyTensor<E>,
-        mask: &KernelMask<E>,
+        mask: &MaskParts<E>,
     ) -> AnyTensor<E> {
-        let (layout, mut out) = heads_inside(queries, values);
-        let views = [queries.view(), keys.view(), values.view()];
-        attention(views, &self.settings(queries.dims()[3]), mask, &mut out);
-        AnyTensor::in_layout(layout, out)
+        attend(self, [queries, keys, values], mask, None)
     }
 
     /// As `run`, with the weights over (batch, heads, queries, keys).
@@ -277,14 +258,14 @@ impl Attention {
         queries: &AnyTensor<E>,
         keys: &AnyTensor<E>,
         values: &AnyTensor<E>,
-        mask: &KernelMask<E>,
+        mask: &MaskParts<E>,
     ) -> (AnyTensor<E>, AnyTensor<E>) {
         let (layout, mut out) = heads_inside(queries, values);
         let scores = scores(queries, keys);
         let mut weights = vec![E::default(); count(&scores)];
         let views = [queries.view(), keys.view(), values.view()];
         let to = Out { out: &mut out, weights: Some(&mut weights), log_sums: None };
-        attention_to(views, &self.settings(queries.dims()[3]), mask, to);
+        attention_to(views, &self.settings(queries.dims()[3]), &mask.lent(), to);
         (AnyTensor::in_layout(layout, out), AnyTensor::from_packed(&scores, weights))
     }
 
@@ -303,12 +284,4 @@ pub(super) fn scores<E: Float>(queries: &AnyTensor<E>, keys: &AnyTensor<E>) -> [
         unreachable!("queries and keys have four axes")
     };
     [*batch, *heads, *query, *key]
-}
-
-/// Room for an output over (batch, heads, queries, value width) that lies in memory as (batch,
-/// queries, heads, value width).
-fn heads_inside<E: Float>(queries: &AnyTensor<E>, values: &AnyTensor<E>) -> (Layout, Vec<E>) {
-    let [batch, heads, query, _] = *queries.dims() else { unreachable!("queries have four axes") };
-    let dims = [batch, query, heads, values.dims()[3]];
-    (Layout::packed(&dims).permuted(&[0, 2, 1, 3]), vec![E::default(); count(&dims)])
 }

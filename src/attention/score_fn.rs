@@ -1,9 +1,11 @@
 //! A score bias by a function of one's own.
 
-use super::mask::{MaskFor, MaskParts, Scores, and};
+use super::mask::{MaskFor, Scores, and};
+use super::parts::{FillFn, MaskParts};
 use crate::element::Float;
-use crate::kernel::attention::{Fill, ScoreBlock};
+use crate::kernel::attention::ScoreBlock;
 use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
 
 /// Adds to the scores what a function writes, one block of (head, queries, keys) at a time: the bias
 /// never exists as a whole. −∞ hides, as a mask does.
@@ -26,12 +28,13 @@ use std::fmt::{self, Debug, Formatter};
 /// let y = scaled_dot_product_attention(&q, &k, &v, oneself_twice);
 /// assert!(y.to_vec().iter().zip([2.0, 3.0]).all(|(y, exact)| (y - exact).abs() < 1e-6));
 /// ```
-pub struct ScoreFn<E = f32>(Box<dyn Fn(&mut ScoreBlock<'_, E>) + Send + Sync>);
+#[derive(Clone)]
+pub struct ScoreFn<E = f32>(Arc<FillFn<E>>);
 
 impl<E: Float> ScoreFn<E> {
     /// The bias that `fill` writes.
     pub fn new(fill: impl Fn(&mut ScoreBlock<'_, E>) + Send + Sync + 'static) -> Self {
-        ScoreFn(Box::new(fill))
+        ScoreFn(Arc::new(fill))
     }
 }
 
@@ -43,8 +46,8 @@ impl<E> Debug for ScoreFn<E> {
 
 #[diagnostic::do_not_recommend]
 impl<B, H, Q, K, E: Float> MaskFor<Scores<B, H, Q, K>, E> for ScoreFn<E> {
-    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
-        parts.mask().fills.push(Fill(&*self.0));
+    fn add_to(&self, parts: &mut MaskParts<E>) {
+        parts.fills.push(self.0.clone());
     }
 }
 

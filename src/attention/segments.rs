@@ -1,11 +1,12 @@
 //! Several sequences in one, without padding.
 
-use super::mask::{MaskFor, MaskParts, Scores, and};
+use super::mask::{MaskFor, Scores, and};
+use super::parts::{BandOf, MaskParts};
 use crate::axis::{Key, Query};
 use crate::element::Float;
 use crate::error::{Error, Result};
-use crate::kernel::attention::Band;
 use crate::size::Size;
+use std::sync::Arc;
 
 /// Packed sequences: the queries of each segment see the keys of the same segment, and no others. Nothing
 /// is padded, and what lies between segments is not computed.
@@ -33,7 +34,7 @@ pub struct Segments<Q, K> {
     query: Query<Q>,
     key: Key<K>,
     /// Of each query, the keys that it sees.
-    ranges: Vec<[usize; 2]>,
+    ranges: Arc<[[usize; 2]]>,
     /// Of each segment, its numbers of queries and keys.
     lengths: Vec<[usize; 2]>,
 }
@@ -98,20 +99,20 @@ fn ranges(
     queries: usize,
     lengths: &[[usize; 2]],
     upto: impl Fn(usize, usize) -> usize,
-) -> Vec<[usize; 2]> {
+) -> Arc<[[usize; 2]]> {
     let (mut ranges, mut start) = (Vec::with_capacity(queries), 0);
     for &[count, len] in lengths {
         ranges.extend((0..count).map(|i| [start, start + upto(count - 1 - i, len)]));
         start += len;
     }
     ranges.resize(queries, [0, 0]);
-    ranges
+    ranges.into()
 }
 
 #[diagnostic::do_not_recommend]
 impl<B, H, Q: Size, K: Size, E: Float> MaskFor<Scores<B, H, Q, K>, E> for Segments<Q, K> {
-    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
-        parts.mask().bands.push(Band::Ranges(&self.ranges));
+    fn add_to(&self, parts: &mut MaskParts<E>) {
+        parts.bands.push(BandOf::Ranges(self.ranges.clone()));
     }
 }
 

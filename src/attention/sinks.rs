@@ -1,6 +1,7 @@
 //! Attention sinks.
 
-use super::mask::{MaskFor, MaskParts, Scores, and};
+use super::MaskParts;
+use super::mask::{MaskFor, Scores, and};
 use crate::axis::Heads;
 use crate::element::Float;
 use crate::size::Size;
@@ -33,8 +34,8 @@ pub struct Sinks<H, E = f32>(
 
 #[diagnostic::do_not_recommend]
 impl<B, H: Size, Q, K, E: Float> MaskFor<Scores<B, H, Q, K>, E> for Sinks<H, E> {
-    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, E>) {
-        parts.mask().sinks.push(self.0.any().view());
+    fn add_to(&self, parts: &mut MaskParts<E>) {
+        parts.sinks.push(self.0.erase());
     }
 }
 

@@ -1,6 +1,6 @@
 //! The linear map.
 
-use super::packing::{Map, is_recorded};
+use super::packing::{Map, ReadMap, is_recorded};
 use super::{
     Absent, Bias, BiasKind, Mode, Module, NoBias, Packing, Parameter, Visitor, VisitorMut,
 };
@@ -116,16 +116,18 @@ impl<I: Axis, O: Axis, B: BiasKind, E: Float> Linear<I, O, B, E> {
         activation: Option<Activation>,
         mode: &mut impl Mode,
     ) -> AnyTensor<E> {
-        let weight = mode.read(&self.weight);
-        let bias = B::get(&self.bias).map(|bias| mode.read(bias));
-        apply(x, (weight.any(), bias.as_ref().map(Tensor::any)), activation, &self.packing)
+        apply(x, self.read_map(mode).lent(), activation, &self.packing)
     }
 
     /// The map, packed.
     pub(crate) fn packed(&self, mode: &mut impl Mode) -> Arc<Projection<E>> {
-        let weight = mode.read(&self.weight);
-        let bias = B::get(&self.bias).map(|bias| mode.read(bias));
-        self.packing.of(&[(weight.any(), bias.as_ref().map(Tensor::any))])
+        self.packing.of(&[self.read_map(mode).lent()])
+    }
+
+    /// The weight and the bias, read in this mode.
+    pub(crate) fn read_map(&self, mode: &mut impl Mode) -> ReadMap<E> {
+        let bias = B::get(&self.bias).map(|bias| mode.read(bias).erase());
+        ReadMap { weight: mode.read(&self.weight).erase(), bias }
     }
 }
 

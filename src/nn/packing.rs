@@ -30,6 +30,18 @@ struct Source<E>(Weak<Vec<E>>, Layout);
 /// A weight over (in, out), and a bias over (out) where there is one.
 pub(crate) type Map<'a, E> = (&'a AnyTensor<E>, Option<&'a AnyTensor<E>>);
 
+/// A linear map whose parameters were read.
+pub(crate) struct ReadMap<E> {
+    pub(crate) weight: AnyTensor<E>,
+    pub(crate) bias: Option<AnyTensor<E>>,
+}
+
+impl<E> ReadMap<E> {
+    pub(crate) fn lent(&self) -> Map<'_, E> {
+        (&self.weight, self.bias.as_ref())
+    }
+}
+
 impl<E> Default for Packing<E> {
     fn default() -> Self {
         Packing(Mutex::new(None))

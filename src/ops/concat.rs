@@ -84,7 +84,7 @@ where
 impl<E: Element> AnyTensor<E> {
     /// The parts one after the other along an axis, all of whose other sizes are the same. Knows no shape,
     /// so that it is compiled once for all.
-    fn joined(parts: &[&Self], at: usize) -> Self {
+    pub(crate) fn joined(parts: &[&Self], at: usize) -> Self {
         let sizes = parts.iter().map(|part| part.dims()[at]);
         let dims = parts[0].layout().dims.replaced(at, sizes.clone().sum());
         let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
