@@ -18,6 +18,7 @@ mod minilm;
 mod onnx;
 mod onnx_attention;
 mod ops;
+mod optim;
 mod oracle;
 mod positions;
 mod properties;

@@ -1,0 +1,5 @@
+//! Training: schedules.
+
+mod schedule;
+
+pub use schedule::Schedule;
