@@ -33,6 +33,10 @@ where
 {
     /// The keys and values that [`cross`](Self::cross) would project, to be used again and again.
     ///
+    /// # Shapes
+    /// Keys are projected from `(Batch<B>, Seq<K>, Model<KM>)`, values from `(Batch<B>, Seq<K>,
+    /// Model<VM>)`.
+    ///
     /// # Examples
     /// ```
     /// use shapeproof::{Batch, Generator, Infer, Model, MultiHeadAttention, NoMask, Seq, Tensor, C};
@@ -57,10 +61,15 @@ where
         CrossKeysAndValues { key: Key(key.shape().1.0), keys, values, of: PhantomData }
     }
 
-    /// Cross attention with keys and values that were projected before.
+    /// Cross attention with keys and values that were projected before: the same numbers as
+    /// [`cross`](Self::cross).
+    ///
+    /// # Shapes
+    /// Queries from `(Batch<B>, Seq<Q>, Model<M>)`; the result has their shape.
     ///
     /// # Compile errors
-    /// `cached_cross_attention_must_have_one_batch`.
+    /// `cached_cross_attention_must_have_one_batch`,
+    /// `cached_cross_attention_must_have_the_heads_of_the_layer`.
     pub fn cross_cached<B: Size, Q: Size, K: Size>(
         &self,
         x: &Tensor<(Batch<B>, Seq<Q>, Model<M>), E>,

@@ -53,6 +53,9 @@ impl<E: Float> Store<E> {
             let block = |width| zeros([batch, heads, room, width]);
             Ok(Layer { keys: block(key)?, values: block(value)?, base: 0 })
         };
+        // Counts of what is empty are from outside too.
+        check_memory::<usize>(batch)?;
+        check_memory::<Layer<E>>(layers)?;
         Ok(Store {
             batch,
             capacity,
@@ -273,9 +276,15 @@ impl Counts<'_> {
 /// A block of zeros, or an error where there is no memory for one. The caller has checked the count.
 fn zeros<E: Float>(dims: [usize; 4]) -> Result<AnyTensor<E>> {
     let count = checked_count(&dims).ok_or_else(|| Error::count_overflow(&dims))?;
-    // Asked for first, because `vec!` ends the program; taken as zeros, which costs nothing yet.
-    if Vec::<E>::new().try_reserve_exact(count).is_err() {
-        return Err(Error::shape(format!("no memory for {count} elements of a cache, {dims:?}")));
-    }
+    check_memory::<E>(count)?;
+    // Taken as zeros, which costs nothing yet.
     Ok(AnyTensor::from_packed(&dims, vec![E::default(); count]))
+}
+
+/// Whether there is memory for so many: asked for beforehand, because a `Vec` ends the program where
+/// there is none.
+fn check_memory<T>(count: usize) -> Result<()> {
+    Vec::<T>::new()
+        .try_reserve_exact(count)
+        .map_err(|_| Error::shape(format!("no memory for a cache of {count} elements or parts")))
 }

@@ -169,4 +169,12 @@ fn sizes_beyond_the_machine_are_refused() {
     let cache: shapeproof::Result<KvCache<_, _, _, _>> =
         KvCache::try_new_in(shape, HeadDim(C::<1>), 1);
     assert!(cache.unwrap_err().to_string().starts_with("no memory for"));
+    // What is empty, but many.
+    dyn_size!(samples = 1 << 61);
+    let shape = (Batch(samples), Heads(C::<0>), Key(C::<1>), HeadDim(C::<1>));
+    let cache: shapeproof::Result<KvCache<_, _, _, _>> =
+        KvCache::try_new_in(shape, HeadDim(C::<1>), 1);
+    assert!(cache.unwrap_err().to_string().starts_with("no memory for"));
+    let layers = KvCache::<C<0>, Heads<C<1>>, C<1>, C<1>>::try_new(1 << 58);
+    assert!(layers.unwrap_err().to_string().starts_with("no memory for"));
 }
