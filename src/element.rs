@@ -24,6 +24,9 @@ pub trait Element:
 {
     /// The type's name as Rust spells it.
     const NAME: &'static str;
+    /// Whether it is a [`Float`], which can have a gradient.
+    #[doc(hidden)]
+    const IS_FLOAT: bool;
 }
 
 /// An element that arithmetic, softmax and attention are defined for: `f32` or `f64`.
@@ -67,15 +70,17 @@ pub trait Index: Element {
 }
 
 macro_rules! elements {
-    ($($T:ty),+) => { $(
+    ($is_float:literal: $($T:ty),+) => { $(
         impl Sealed for $T {}
         #[diagnostic::do_not_recommend]
         impl Element for $T {
             const NAME: &'static str = stringify!($T);
+            const IS_FLOAT: bool = $is_float;
         }
     )+ };
 }
-elements!(f32, f64, bool, u8, u32, i32, i64, usize);
+elements!(true: f32, f64);
+elements!(false: bool, u8, u32, i32, i64, usize);
 
 macro_rules! indices {
     ($($T:ty),+) => { $(

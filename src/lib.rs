@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod attention;
+mod autodiff;
 mod axis;
 mod dispatch;
 mod element;
@@ -16,6 +17,7 @@ mod size;
 mod tensor;
 
 pub use attention::*;
+pub use autodiff::Gradients;
 pub use axis::*;
 pub use element::*;
 pub use error::*;

@@ -3,7 +3,8 @@
 use super::place::Place;
 use super::{Source, TensorFile, WeightLayout, quoted};
 use crate::error::{Error, Result};
-use crate::nn::{AnyParameter, Module, ParameterId, parameters, parameters_mut};
+use crate::nn::{AnyParameter, Module, parameters, parameters_mut};
+use crate::tensor::ParameterId;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;

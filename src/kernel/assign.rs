@@ -2,7 +2,7 @@
 
 use super::layout::{Layout, View};
 use super::runs::Runs;
-use crate::element::Element;
+use crate::element::{Element, Float};
 
 /// Writes the elements of `from` to the places of `layout`, which has the same sizes. No two of those
 /// places are one.
@@ -26,6 +26,31 @@ pub(crate) fn move_to_front<E: Element>(data: &mut [E], line: usize, from: usize
     for line in data.chunks_exact_mut(line.max(1)) {
         line.copy_within(from..from + len, 0);
     }
+}
+
+/// Adds the elements of `from` to those in the places of `layout`, which has the same sizes, in row-major
+/// order.
+pub(crate) fn accumulate<E: Float>(from: View<E>, to: &mut [E], layout: &Layout) {
+    let runs = Runs::new([&from.layout, layout]);
+    let [from_step, to_step] = runs.steps();
+    runs.for_each(0, layout.count(), |[from_at, to_at], len| {
+        for i in 0..len {
+            let sum = &mut to[to_at + i * to_step];
+            *sum = E::narrow(sum.wide() + from.data[from_at + i * from_step].wide());
+        }
+    });
+}
+
+/// The elements in the places of `layout`, in row-major order; from the second time on, that of a place
+/// is 0.
+pub(crate) fn take_each_once<E: Element>(from: &mut [E], layout: &Layout) -> Vec<E> {
+    let runs = Runs::new([layout]);
+    let [step] = runs.steps();
+    let mut taken = Vec::with_capacity(layout.count());
+    runs.for_each(0, layout.count(), |[at], len| {
+        taken.extend((0..len).map(|i| std::mem::take(&mut from[at + i * step])));
+    });
+    taken
 }
 
 #[cfg(test)]

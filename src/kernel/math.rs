@@ -98,7 +98,7 @@ impl<R: Real> Pointwise<R> for Gelu {
 
 /// −|x|.
 #[inline(always)]
-unsafe fn negative<V: Vector>(x: V) -> V {
+pub(super) unsafe fn negative<V: Vector>(x: V) -> V {
     // SAFETY: the caller vouches for the instruction set.
     unsafe { V::splat(V::Scalar::zero()).sub(x).min(x) }
 }

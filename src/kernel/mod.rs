@@ -35,8 +35,10 @@ pub(crate) mod reduce;
 pub(crate) mod rotary;
 mod runs;
 pub(crate) mod scan;
+pub(crate) mod scatter;
 pub(crate) mod scratch;
 pub(crate) mod simd;
+pub(crate) mod slopes;
 pub(crate) mod softmax;
 #[cfg(test)]
 mod speed;

@@ -3,7 +3,7 @@
 //! A [`Pointwise`] function sees whole vectors and treats all lanes alike, so an element's value does
 //! not depend on its neighbours or on the lane that it is in.
 
-use super::elementwise::{CHUNK, pack_part};
+use super::elementwise::{CHUNK, pack, pack_part};
 use super::layout::View;
 use super::output::written_in_chunks;
 use super::parallel::for_each_chunk;
@@ -12,6 +12,7 @@ use super::simd::elements::{load, load_first, store, store_first};
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use crate::element::Float;
 use num_traits::Zero;
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 /// A function of numbers of type `R`.
@@ -54,6 +55,65 @@ pub(crate) fn map_in_place<E: Float>(elements: &mut [E], f: impl Pointwise<E::Wi
 /// As [`map_in_place`], on the calling thread.
 pub(crate) fn apply<E: Float>(elements: &mut [E], f: impl Pointwise<E::Wide>) {
     apply_on(Isa::best(), elements, f);
+}
+
+/// A function of pairs of numbers of type `R`: the gradient of a pointwise function's argument, given
+/// the argument and the gradient of its value.
+pub(crate) trait Backward<R>: Copy + Sync {
+    /// The function of each lane. Must be `#[inline(always)]`.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`.
+    unsafe fn of<V: Vector<Scalar = R>>(self, x: V, g: V) -> V;
+}
+
+/// `f` of every element and the gradient in its place, in row-major order. The views have equal sizes.
+pub(crate) fn backward<E: Float>(x: View<E>, g: View<E>, f: impl Backward<E::Wide>) -> Vec<E> {
+    let isa = Isa::best();
+    let count = x.layout.count();
+    assert_eq!(x.layout.dims, g.layout.dims);
+    let packed = x.as_slice().map_or_else(|| Cow::Owned(pack(x)), Cow::Borrowed);
+    let runs = Runs::new([&g.layout]);
+    let write = |i, out: &mut [MaybeUninit<E>]| {
+        let gradient = pack_part(g.data, &runs, i * CHUNK, out);
+        let x = &packed[i * CHUNK..][..gradient.len()];
+        E::Wide::vectorized(isa, Back { x, gradient, f });
+    };
+    // SAFETY: `pack_part` writes all of a chunk.
+    unsafe { written_in_chunks(count, CHUNK, count * COST, write) }
+}
+
+/// `f` of elements and their gradients, in the place of those.
+struct Back<'a, E, F> {
+    x: &'a [E],
+    gradient: &'a mut [E],
+    f: F,
+}
+
+impl<E: Float, F: Backward<E::Wide>> Kernel<E::Wide> for Back<'_, E, F> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<Scalar = E::Wide>>(self) {
+        let n = self.x.len();
+        assert_eq!(self.gradient.len(), n);
+        let (x, g) = (self.x.as_ptr(), self.gradient.as_mut_ptr());
+        let whole = n / V::LANES * V::LANES;
+        // SAFETY: the instruction set is the caller's; both slices have `n` elements.
+        unsafe {
+            for at in (0..whole).step_by(V::LANES) {
+                let result = self.f.of(load::<E, V>(x.add(at)), load::<E, V>(g.add(at)));
+                store(result, g.add(at));
+            }
+            if whole < n {
+                let rest = |from: *const E| {
+                    load_first::<E, V>(from.add(whole), n - whole, E::Wide::zero())
+                };
+                store_first(self.f.of(rest(x), rest(g)), n - whole, g.add(whole));
+            }
+        }
+    }
 }
 
 fn apply_on<E: Float>(isa: Isa, elements: &mut [E], f: impl Pointwise<E::Wide>) {

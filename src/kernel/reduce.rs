@@ -4,12 +4,15 @@
 //! the mean. Lines reach these loops packed ([`Lines`]), so the strides of the input change no bit.
 //! Results are row-major over the other axes.
 
+use super::elementwise::pack;
 use super::layout::View;
 use super::lines::Lines;
+use super::parallel::for_each_chunk;
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use super::sums::{self, moments, sums};
 use crate::element::{Element, Float};
 use num_traits::{Float as _, Zero};
+use std::borrow::Cow;
 
 /// 0 for an empty axis.
 pub(crate) fn sum<E: Float>(view: View<E>, at: usize) -> Vec<E> {
@@ -36,6 +39,27 @@ pub(crate) fn min<E: Float>(view: View<E>, at: usize) -> Vec<E> {
     let least = |m, x: E::Wide| if x < m || x.is_nan() { x } else { m };
     Lines::new(view, at)
         .map(1, |line| E::narrow(line.iter().map(|x| x.wide()).fold(E::Wide::infinity(), least)))
+}
+
+/// Elements whose squares are summed by one piece of work.
+const SQUARES: usize = 1 << 14;
+
+/// Σ x² of all elements, in f64.
+pub(crate) fn sum_of_squares<E: Float>(view: View<E>) -> f64 {
+    let packed = view.as_slice().map_or_else(|| Cow::Owned(pack(view)), Cow::Borrowed);
+    let mut sums = vec![0.0; packed.len().div_ceil(SQUARES)];
+    for_each_chunk(&mut sums, 1, packed.len(), |i, sum| {
+        let part = &packed[i * SQUARES..packed.len().min((i + 1) * SQUARES)];
+        // Sums side by side do not wait for each other.
+        let mut lanes = [0.0; 8];
+        for some in part.chunks(lanes.len()) {
+            for (lane, x) in lanes.iter_mut().zip(some) {
+                *lane += x.to_f64() * x.to_f64();
+            }
+        }
+        sum[0] = lanes.iter().sum();
+    });
+    sums.iter().sum()
 }
 
 /// What is taken of a line of neighbours.
@@ -83,13 +107,26 @@ fn line_max<E: Float>(line: &[E]) -> E::Wide {
 
 /// The index of the first maximum; the first NaN counts as the maximum. 0 for an empty axis.
 pub(crate) fn argmax<E: Element>(view: View<E>, at: usize) -> Vec<usize> {
+    best(view, at, |x, best| x > best)
+}
+
+/// The index of the first minimum; the first NaN counts as the minimum. 0 for an empty axis.
+pub(crate) fn argmin<E: Element>(view: View<E>, at: usize) -> Vec<usize> {
+    best(view, at, |x, best| x < best)
+}
+
+fn best<E: Element>(
+    view: View<E>,
+    at: usize,
+    is_better: impl Fn(&E, &E) -> bool + Sync,
+) -> Vec<usize> {
     Lines::new(view, at).map(1, |line| {
         let mut best = 0;
         for (i, x) in line.iter().enumerate() {
             if is_nan(&line[best]) {
                 break;
             }
-            if *x > line[best] || is_nan(x) {
+            if is_better(x, &line[best]) || is_nan(x) {
                 best = i;
             }
         }

@@ -35,14 +35,28 @@ impl Order {
 
 /// The sums of each element and those before it. Row-major, sizes as in `view`.
 pub(crate) fn cumsum<E: Float>(view: View<E>, at: usize) -> Vec<E> {
+    running_sums(view, at, false)
+}
+
+/// The sums of each element and those behind it. Row-major, sizes as in `view`.
+pub(crate) fn cumsum_backward<E: Float>(view: View<E>, at: usize) -> Vec<E> {
+    running_sums(view, at, true)
+}
+
+fn running_sums<E: Float>(view: View<E>, at: usize, reversed: bool) -> Vec<E> {
     let lines = Lines::new(view, at);
     let (n, group, count) = (lines.len, lines.group(), lines.count * lines.len);
     let write = |i, out: &mut [MaybeUninit<E>]| {
         for line in lines.load(i * group, out).chunks_exact_mut(n) {
             let mut sum = E::Wide::zero();
-            for x in line {
+            let add = |x: &mut E| {
                 sum += x.wide();
                 *x = E::narrow(sum);
+            };
+            if reversed {
+                line.iter_mut().rev().for_each(add);
+            } else {
+                line.iter_mut().for_each(add);
             }
         }
     };

@@ -59,8 +59,10 @@ impl<V: Axis, M: Axis, E: Float> Embedding<V, M, E> {
         Self::new(Tensor::normal(0.0, deviation, generator))
     }
 
-    /// With a token that stands for no token: its vector is set to 0, and
+    /// With a token that stands for no token: its vector is set to 0 and learns nothing, and
     /// [`keep`](Self::keep) tells it from the others. A table that is loaded later brings its own.
+    ///
+    /// What [`unembed`](Self::unembed) makes of the vector does reach it.
     ///
     /// # Errors
     /// Where the token lies outside of the table.
@@ -95,7 +97,7 @@ impl<V: Axis, M: Axis, E: Float> Embedding<V, M, E> {
     where
         S: Appends<(M,)>,
     {
-        mode.read(&self.weight).try_embed(tokens)
+        mode.read(&self.weight).try_embed_with_padding(tokens, self.padding)
     }
 
     /// x · tableᵀ: how much each token's vector is like x, the logits of a model whose output head is its
@@ -142,9 +144,7 @@ fn unembedded<E: Float>(
     packing: &Packing<E>,
 ) -> AnyTensor<E> {
     let transposed = table.viewed(table.layout().transposed());
-    let projection = packing.of(&[(&transposed, None)]);
-    let dims = x.layout().dims.replaced(x.rank() - 1, table.dims()[0]);
-    AnyTensor::from_packed(&dims, projection.apply(x.view(), None))
+    packing.apply(x, &[(&transposed, None)])
 }
 
 #[diagnostic::do_not_recommend]

@@ -1,5 +1,6 @@
 //! The linear map.
 
+use super::packing::{Map, is_recorded};
 use super::{
     Absent, Bias, BiasKind, Fans, Init, Mode, Module, NoBias, Packing, Parameter, Visitor,
     VisitorMut,
@@ -95,7 +96,7 @@ impl<I: Axis, O: Axis, B: BiasKind, E: Float> Linear<I, O, B, E> {
         mode: &mut impl Mode,
     ) -> Tensor<S::WithTail<O>, E> {
         let shape = x.shape().with_tail(self.weight.shape().1);
-        Tensor::typed(shape, apply(x.any(), &self.packed(mode), None))
+        Tensor::typed(shape, self.applied(x.any(), None, mode))
     }
 
     /// activation(x · W + b), in one pass.
@@ -106,7 +107,18 @@ impl<I: Axis, O: Axis, B: BiasKind, E: Float> Linear<I, O, B, E> {
         mode: &mut impl Mode,
     ) -> Tensor<S::WithTail<O>, E> {
         let shape = x.shape().with_tail(self.weight.shape().1);
-        Tensor::typed(shape, apply(x.any(), &self.packed(mode), Some(activation.of_slice())))
+        Tensor::typed(shape, self.applied(x.any(), Some(activation), mode))
+    }
+
+    fn applied(
+        &self,
+        x: &AnyTensor<E>,
+        activation: Option<Activation>,
+        mode: &mut impl Mode,
+    ) -> AnyTensor<E> {
+        let weight = mode.read(&self.weight);
+        let bias = B::get(&self.bias).map(|bias| mode.read(bias));
+        apply(x, (weight.any(), bias.as_ref().map(Tensor::any)), activation, &self.packing)
     }
 
     /// The map, packed.
@@ -135,14 +147,24 @@ impl<I: Axis, O: Axis, E: Float> Linear<I, O, NoBias, E> {
     }
 }
 
-/// activation(x · W + b), over x's axes but the last and the weight's columns.
+/// activation(x · W + b), over x's axes but the last and the weight's columns: in one pass, unless a
+/// gradient needs what the activation saw. Knows no shape, so that it is compiled once for all.
 fn apply<E: Float>(
     x: &AnyTensor<E>,
-    projection: &Projection<E>,
-    activation: Option<fn(&mut [E])>,
+    map: Map<E>,
+    activation: Option<Activation>,
+    packing: &Packing<E>,
 ) -> AnyTensor<E> {
-    let dims = x.layout().dims.replaced(x.rank() - 1, projection.weight.dims().1);
-    AnyTensor::from_packed(&dims, projection.apply(x.view(), activation))
+    match activation {
+        Some(activation) if is_recorded(x, &[map]) => activation.of_any(&packing.apply(x, &[map])),
+        Some(activation) => {
+            let projection = packing.of(&[map]);
+            let dims = x.layout().dims.replaced(x.rank() - 1, projection.weight.dims().1);
+            let data = projection.apply(x.view(), Some(activation.of_slice()));
+            AnyTensor::from_packed(&dims, data)
+        }
+        None => packing.apply(x, &[map]),
+    }
 }
 
 #[diagnostic::do_not_recommend]

@@ -27,14 +27,14 @@ pub use gated::GatedFeedForward;
 pub use init::{Fans, Init};
 pub use layer_norm::{LayerNorm, Trailing};
 pub use linear::Linear;
-pub use mode::{Infer, Mode, Train};
+pub use mode::{Infer, Mode, RecordedUnderTrain, Train};
 pub(crate) use module::fmt_module;
 pub use module::{
     Field, FieldMut, Module, OrNothing, Visitor, VisitorMut, count_parameters, parameters,
     parameters_mut,
 };
 pub(crate) use packing::Packing;
-pub use parameter::{AnyParameter, Parameter, ParameterId};
+pub use parameter::{AnyParameter, Parameter};
 pub use positions::{LearnedPositions, try_sinusoidal_positions};
 pub use rms_norm::RmsNorm;
 

@@ -1,8 +1,9 @@
 //! Inference or training, as a type.
 
-use super::Parameter;
+use super::{AnyParameter, Parameter};
+use crate::autodiff::{Gradients, backward};
 use crate::element::Float;
-use crate::shape::Shape;
+use crate::shape::{ScalarLoss, Shape};
 use crate::tensor::{Generator, Tensor};
 
 mod sealed {
@@ -36,7 +37,22 @@ pub trait Mode: sealed::Sealed {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Infer;
 
-/// Training: dropout is on, drawn from a seed.
+impl Infer {
+    /// Does not compile: it is there to say why.
+    #[doc(hidden)]
+    pub fn backward<L: RecordedUnderTrain>(&self, _loss: &L) {}
+}
+
+/// What has gradients to give, said of what was computed under [`Infer`]: nothing.
+#[diagnostic::on_unimplemented(
+    message = "nothing computed under `Infer` has gradients",
+    label = "compute the loss under `Train`, and ask that for its gradients"
+)]
+#[doc(hidden)]
+pub trait RecordedUnderTrain {}
+
+/// Training: what is computed from parameters is recorded, so that [`backward`](Train::backward) finds
+/// their gradients, and dropout is on, drawn from a seed.
 #[derive(Clone, Debug)]
 pub struct Train {
     generator: Generator,
@@ -46,6 +62,36 @@ impl Train {
     /// Training whose dropout depends on `seed` alone.
     pub fn seeded(seed: u64) -> Self {
         Train { generator: Generator::seeded(seed) }
+    }
+
+    /// The gradients of `loss` with respect to every parameter that it was computed from.
+    ///
+    /// # Shapes
+    /// `loss` has no axis.
+    ///
+    /// # Numerics
+    /// Gradients of what is used several times are added in an order that the computation fixes: the bits
+    /// are the same for every number of threads. Where nothing was computed under `Train`, all are 0.
+    ///
+    /// # Compile errors
+    /// `backward_needs_a_scalar_loss`, `backward_must_not_be_asked_of_infer`.
+    ///
+    /// # Examples
+    /// ```
+    /// use shapeproof::{Batch, Hidden, Linear, Model, Tensor, Train, C};
+    ///
+    /// let weight = Tensor::<(Model<C<2>>, Hidden<C<1>>)>::from([[3.0], [4.0]]);
+    /// let layer: Linear<_, _> = Linear::new(weight, Tensor::zeros());
+    /// let x = Tensor::<(Batch<C<1>>, Model<C<2>>)>::from([[5.0, 6.0]]);
+    ///
+    /// let mut train = Train::seeded(1);
+    /// let loss = layer.forward(&x, &mut train).sum_all();
+    /// let gradients = train.backward(&loss);
+    /// assert_eq!(gradients.of(&layer.weight).to_vec(), [5.0, 6.0]);
+    /// assert_eq!(gradients.of(&layer.bias).to_vec(), [1.0]);
+    /// ```
+    pub fn backward<S: ScalarLoss, E: Float>(&self, loss: &Tensor<S, E>) -> Gradients {
+        backward(loss.any())
     }
 }
 
@@ -64,7 +110,8 @@ impl Mode for Infer {
 impl Mode for Train {
     const TRAINING: bool = true;
     fn read<S: Shape, E: Float>(&mut self, parameter: &Parameter<S, E>) -> Tensor<S, E> {
-        parameter.value()
+        let value = parameter.value();
+        Tensor::typed(value.shape(), value.erase().read_from(parameter.id()))
     }
     fn generator(&mut self) -> Option<&mut Generator> {
         Some(&mut self.generator)

@@ -3,7 +3,7 @@
 use super::{AnyParameter, Parameter};
 use crate::element::Float;
 use crate::shape::Shape;
-use crate::tensor::shape_text;
+use crate::tensor::{ParameterId, shape_text};
 use std::collections::HashSet;
 use std::fmt::{self, Formatter};
 
@@ -184,7 +184,7 @@ impl<'a, F> OrNothing<'a> for FieldMut<'a, F> {}
 /// Collects parameters under their full names, each identity once.
 struct Named<P> {
     path: Vec<String>,
-    seen: HashSet<super::ParameterId>,
+    seen: HashSet<ParameterId>,
     list: Vec<(String, P)>,
 }
 
@@ -193,7 +193,7 @@ impl<P> Named<P> {
         Named { path: Vec::new(), seen: HashSet::new(), list: Vec::new() }
     }
 
-    fn add(&mut self, name: &str, id: super::ParameterId, parameter: P) {
+    fn add(&mut self, name: &str, id: ParameterId, parameter: P) {
         if self.seen.insert(id) {
             let path = self.path.iter().map(String::as_str).chain([name]);
             self.list.push((path.collect::<Vec<_>>().join("."), parameter));

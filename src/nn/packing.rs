@@ -1,10 +1,11 @@
 //! Linear maps in the form that the matrix product reads, kept beside the layer.
 
 use crate::element::Float;
-use crate::kernel::gemm::pack_b;
+use crate::kernel::gemm::{gemm, pack_b};
 use crate::kernel::index::concat;
 use crate::kernel::layout::Layout;
-use crate::kernel::linear::Projection;
+use crate::kernel::linear::{Projection, linear};
+use crate::kernel::reduce::sum;
 use crate::tensor::AnyTensor;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -49,9 +50,90 @@ impl<E: Float> Packing<E> {
         packed
     }
 
+    /// x · W + b over the last axis, for all `maps` side by side; where something is recorded, so is this.
+    pub(crate) fn apply(&self, x: &AnyTensor<E>, maps: &[Map<E>]) -> AnyTensor<E> {
+        let projection = self.of(maps);
+        let dims = x.layout().dims.replaced(x.rank() - 1, projection.weight.dims().1);
+        let result = AnyTensor::from_packed(&dims, projection.apply(x.view(), None));
+        if !is_recorded(x, maps) {
+            return result;
+        }
+        let inputs: Vec<_> = [x].into_iter().chain(maps.iter().flat_map(parts)).collect();
+        result.recorded(&inputs, || linear_rule(x, maps))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Slot<E>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a gradient would come through the linear maps of x.
+pub(crate) fn is_recorded<E: Float>(x: &AnyTensor<E>, maps: &[Map<E>]) -> bool {
+    x.is_recorded() || maps.iter().flat_map(parts).any(AnyTensor::is_recorded)
+}
+
+/// The tensors of a map.
+fn parts<'a, E>(
+    (weight, bias): &Map<'a, E>,
+) -> impl Iterator<Item = &'a AnyTensor<E>> + use<'a, E> {
+    [*weight].into_iter().chain(*bias)
+}
+
+/// The gradients of x, and of each map's weight and bias, given that of [`Packing::apply`]: g · Wᵀ, xᵀ · g
+/// and the sum of the rows of g.
+pub(crate) fn linear_rule<E: Float>(
+    x: &AnyTensor<E>,
+    maps: &[Map<E>],
+) -> impl Fn(&AnyTensor<E>) -> Vec<Option<AnyTensor<E>>> + Send + Sync + 'static + use<E> {
+    let weights: Vec<_> = maps.iter().map(|(weight, _)| weight.detached()).collect();
+    let wanted = [x.is_recorded(), maps.iter().flat_map(parts).any(AnyTensor::is_recorded)];
+    let has_bias: Vec<_> = maps.iter().map(|(_, bias)| bias.is_some()).collect();
+    let x = x.detached();
+    move |g| {
+        let mut gradients = vec![wanted[0].then(|| {
+            let weight = side_by_side(&weights);
+            let back = weight.viewed(weight.layout().transposed());
+            AnyTensor::from_packed(x.dims(), linear(g.view(), back.view(), None))
+        })];
+        let of_weights = wanted[1].then(|| {
+            let (x, g) = (in_rows(&x), in_rows(g));
+            let columns = x.viewed(x.layout().transposed());
+            let dims = [columns.dims()[0], g.dims()[1]];
+            let weight = AnyTensor::from_packed(&dims, gemm(columns.view(), g.view(), None));
+            (weight, AnyTensor::from_packed(&dims[1..], sum(g.view(), 0)))
+        });
+        let mut start = 0;
+        for (weight, has_bias) in weights.iter().zip(&has_bias) {
+            let columns = weight.dims()[1];
+            let of = of_weights.as_ref().map(|(weight, bias)| {
+                (
+                    weight.viewed(weight.layout().sliced(1, start, columns)),
+                    bias.viewed(bias.layout().sliced(0, start, columns)),
+                )
+            });
+            let (weight, bias) = of.unzip();
+            gradients.push(weight);
+            gradients.extend(has_bias.then_some(bias));
+            start += columns;
+        }
+        gradients
+    }
+}
+
+/// All axes but the last as one.
+fn in_rows<E: Float>(x: &AnyTensor<E>) -> AnyTensor<E> {
+    let (width, leading) = (x.dims()[x.rank() - 1], &x.dims()[..x.rank() - 1]);
+    x.reshaped(&[leading.iter().product(), width])
+}
+
+/// Weights over (in, out) as one.
+fn side_by_side<E: Float>(weights: &[AnyTensor<E>]) -> AnyTensor<E> {
+    if let [one] = weights {
+        return one.clone();
+    }
+    let views: Vec<_> = weights.iter().map(AnyTensor::view).collect();
+    let columns = weights.iter().map(|weight| weight.dims()[1]).sum();
+    AnyTensor::from_packed(&[weights[0].dims()[0], columns], concat(&views, 1))
 }
 
 fn pack<E: Float>(maps: &[Map<E>]) -> Projection<E> {
@@ -62,16 +144,8 @@ fn pack<E: Float>(maps: &[Map<E>]) -> Projection<E> {
         };
         maps.iter().flat_map(part).collect()
     });
-    let weight = match maps {
-        [(one, _)] => pack_b(one.view()),
-        _ => {
-            let views: Vec<_> = maps.iter().map(|(weight, _)| weight.view()).collect();
-            let columns = maps.iter().map(|(weight, _)| weight.dims()[1]).sum();
-            let dims = [maps[0].0.dims()[0], columns];
-            pack_b(AnyTensor::from_packed(&dims, concat(&views, 1)).view())
-        }
-    };
-    Projection { weight, bias }
+    let weights: Vec<_> = maps.iter().map(|(weight, _)| weight.detached()).collect();
+    Projection { weight: pack_b(side_by_side(&weights).view()), bias }
 }
 
 impl<E: Float> Slot<E> {

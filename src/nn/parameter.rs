@@ -1,17 +1,13 @@
 //! A tensor with an identity.
 
+use crate::autodiff::Gradients;
 use crate::axis::Axis;
 use crate::element::Float;
 use crate::error::{Error, Result};
 use crate::shape::{Dims, FixedSizes, Shape};
-use crate::tensor::{AnyTensor, FloatTensor, Tensor, shape_text};
+use crate::tensor::{AnyTensor, FloatTensor, ParameterId, Tensor, shape_text};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, PoisonError, RwLock};
-
-/// What tells one parameter from another; two parameters that are [`tied`](Parameter::tied) have
-/// the same.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
-pub struct ParameterId(usize);
 
 /// A tensor that a model learns: it has an identity, and may be shared by two places.
 ///
@@ -25,15 +21,17 @@ pub struct ParameterId(usize);
 /// ```
 pub struct Parameter<S, E = f32> {
     shape: S,
+    id: ParameterId,
     value: Arc<RwLock<AnyTensor<E>>>,
     projection: bool,
 }
 
 impl<S: Shape, E: Float> Parameter<S, E> {
-    /// A parameter of this value.
+    /// A parameter of this value, whatever that was computed from.
     pub fn new(value: Tensor<S, E>) -> Self {
-        let any = value.erase();
-        Parameter { shape: value.shape(), value: Arc::new(RwLock::new(any)), projection: false }
+        let (shape, any) = (value.shape(), value.any().detached());
+        let (id, value) = (ParameterId::unique(), Arc::new(RwLock::new(any)));
+        Parameter { shape, id, value, projection: false }
     }
 
     /// A parameter of zeros; for shapes whose sizes are all static.
@@ -46,7 +44,7 @@ impl<S: Shape, E: Float> Parameter<S, E> {
 
     /// The same parameter in a second place: listed, counted, saved and updated once.
     pub fn tied(&self) -> Self {
-        Parameter { shape: self.shape, value: self.value.clone(), projection: self.projection }
+        Parameter { value: self.value.clone(), ..*self }
     }
 
     /// All axes with their sizes.
@@ -62,11 +60,27 @@ impl<S: Shape, E: Float> Parameter<S, E> {
     /// Another value, here and wherever the parameter is tied to.
     pub fn set(&mut self, value: Tensor<S, E>) {
         // A panic cannot leave a half-written tensor behind: the write is one assignment.
-        *self.value.write().unwrap_or_else(PoisonError::into_inner) = value.erase();
+        *self.value.write().unwrap_or_else(PoisonError::into_inner) = value.any().detached();
     }
 
     fn lock(&self) -> AnyTensor<E> {
         self.value.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Gradients {
+    /// The gradient of the loss with respect to a parameter; zeros where the loss does not depend on it.
+    ///
+    /// # Shapes
+    /// That of the parameter.
+    ///
+    /// # Compile errors
+    /// `gradient_must_be_used_as_its_parameters`.
+    pub fn of<S: Shape, E: Float>(&self, parameter: &Parameter<S, E>) -> Tensor<S, E> {
+        match self.find(parameter.id) {
+            Some(gradient) => Tensor::typed(parameter.shape, gradient.to()),
+            None => Tensor::zeros_in(parameter.shape),
+        }
     }
 }
 
@@ -108,7 +122,7 @@ pub trait AnyParameter {
 
 impl<S: Shape, E: Float> AnyParameter for Parameter<S, E> {
     fn id(&self) -> ParameterId {
-        ParameterId(Arc::as_ptr(&self.value).addr())
+        self.id
     }
     fn axes(&self) -> &'static [&'static str] {
         S::NAMES

@@ -1,37 +1,8 @@
 //! Addition and its kin, with broadcasting by axis name.
 
 use crate::element::{Element, Float};
-use crate::kernel::elementwise::{zip, zip_in_place, zip3};
-use crate::kernel::layout::View;
 use crate::shape::{BroadcastsTo, Marker, Shape};
-use crate::tensor::{AnyTensor, Tensor};
-use num_traits::Float as _;
-
-impl<S: Shape, E: Element> Tensor<S, E> {
-    /// The right side stretched over this tensor's axes, without copying.
-    pub(crate) fn stretched<'a, R, F: Element, How: Marker>(
-        &self,
-        right: &'a Tensor<R, F>,
-    ) -> View<'a, F>
-    where
-        R: BroadcastsTo<S, How>,
-    {
-        let mut view = right.any().view();
-        view.layout = view.layout.broadcast(self.dims(), &R::positions());
-        view
-    }
-
-    pub(crate) fn zipped<R, F: Element, G: Element, How: Marker>(
-        &self,
-        right: &Tensor<R, F>,
-        f: impl Fn(E, F) -> G + Sync,
-    ) -> Tensor<S, G>
-    where
-        R: BroadcastsTo<S, How>,
-    {
-        self.with_data(zip(self.any().view(), self.stretched(right), f))
-    }
-}
+use crate::tensor::Tensor;
 
 // Written out, not made by a macro: a compile error quotes the method, and would quote all of the
 // macro's call.
@@ -57,7 +28,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, sum)
+        Tensor::typed(self.shape(), self.any().add(right.any(), &R::positions()))
     }
 
     /// Subtracts, element by element.
@@ -69,7 +40,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, difference)
+        Tensor::typed(self.shape(), self.any().sub(right.any(), &R::positions()))
     }
 
     /// Multiplies, element by element.
@@ -81,7 +52,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, product)
+        Tensor::typed(self.shape(), self.any().mul(right.any(), &R::positions()))
     }
 
     /// Divides, element by element.
@@ -93,27 +64,27 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, quotient)
+        Tensor::typed(self.shape(), self.any().div(right.any(), &R::positions()))
     }
 
     /// Adds one number.
     pub fn add_scalar(&self, number: f64) -> Self {
-        Tensor::typed(self.shape(), self.any().with_number(number, sum))
+        Tensor::typed(self.shape(), self.any().add_number(number))
     }
 
     /// Subtracts one number.
     pub fn sub_scalar(&self, number: f64) -> Self {
-        Tensor::typed(self.shape(), self.any().with_number(number, difference))
+        Tensor::typed(self.shape(), self.any().sub_number(number))
     }
 
     /// Multiplies by one number.
     pub fn mul_scalar(&self, number: f64) -> Self {
-        Tensor::typed(self.shape(), self.any().with_number(number, product))
+        Tensor::typed(self.shape(), self.any().mul_number(number))
     }
 
     /// Divides by one number.
     pub fn div_scalar(&self, number: f64) -> Self {
-        Tensor::typed(self.shape(), self.any().with_number(number, quotient))
+        Tensor::typed(self.shape(), self.any().div_number(number))
     }
 }
 
@@ -142,8 +113,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        let right = self.stretched(right);
-        self.any_mut().zip_in_place(right, sum);
+        self.any_mut().add_in_place(right.any(), &R::positions());
     }
 
     /// Subtracts from each element, in place as [`add_in_place`](Self::add_in_place).
@@ -155,8 +125,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        let right = self.stretched(right);
-        self.any_mut().zip_in_place(right, difference);
+        self.any_mut().sub_in_place(right.any(), &R::positions());
     }
 
     /// Multiplies each element, in place as [`add_in_place`](Self::add_in_place).
@@ -168,23 +137,22 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        let right = self.stretched(right);
-        self.any_mut().zip_in_place(right, product);
+        self.any_mut().mul_in_place(right.any(), &R::positions());
     }
 
     /// Adds one number to each element, in place as [`add_in_place`](Self::add_in_place).
     pub fn add_scalar_in_place(&mut self, number: f64) {
-        self.any_mut().with_number_in_place(number, sum);
+        self.any_mut().add_number_in_place(number);
     }
 
     /// Subtracts one number from each element, in place as [`add_in_place`](Self::add_in_place).
     pub fn sub_scalar_in_place(&mut self, number: f64) {
-        self.any_mut().with_number_in_place(number, difference);
+        self.any_mut().sub_number_in_place(number);
     }
 
     /// Multiplies each element by one number, in place as [`add_in_place`](Self::add_in_place).
     pub fn mul_scalar_in_place(&mut self, number: f64) {
-        self.any_mut().with_number_in_place(number, product);
+        self.any_mut().mul_number_in_place(number);
     }
 }
 
@@ -194,35 +162,38 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(exponent, power)
+        Tensor::typed(self.shape(), self.any().pow(exponent.any(), &R::positions()))
     }
 
     /// Each element raised to the power `exponent`.
     pub fn pow_scalar(&self, exponent: f64) -> Self {
-        Tensor::typed(self.shape(), self.any().with_number(exponent, power))
+        Tensor::typed(self.shape(), self.any().pow_number(exponent))
     }
 
-    /// The larger of the two, element by element; NaN where either is.
+    /// The larger of the two, element by element; NaN where either is. Equals get half of the gradient
+    /// each.
     pub fn maximum<R, How: Marker>(&self, right: &Tensor<R, E>) -> Self
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, larger)
+        Tensor::typed(self.shape(), self.any().maximum(right.any(), &R::positions()))
     }
 
-    /// The smaller of the two, element by element; NaN where either is.
+    /// The smaller of the two, element by element; NaN where either is. Equals get half of the gradient
+    /// each.
     pub fn minimum<R, How: Marker>(&self, right: &Tensor<R, E>) -> Self
     where
         R: BroadcastsTo<S, How>,
     {
-        self.zipped(right, smaller)
+        Tensor::typed(self.shape(), self.any().minimum(right.any(), &R::positions()))
     }
 }
 
 impl<S: Shape, E: Element> Tensor<S, E> {
     /// This tensor's element where `condition` is true, `otherwise`'s where it is false; both
-    /// broadcast by name.
+    /// broadcast by name. What is not taken has gradient 0, also where it is NaN.
     ///
+    /// # Examples
     /// ```
     /// use shapeproof::{Batch, Key, Tensor, C};
     ///
@@ -239,63 +210,8 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         R: BroadcastsTo<S, How>,
         T: BroadcastsTo<S, Too>,
     {
-        let (condition, otherwise) = (self.stretched(condition), self.stretched(otherwise));
-        self.with_data(zip3(self.any().view(), condition, otherwise, either))
+        let condition = condition.any().stretched(self.dims(), &R::positions());
+        let any = self.any().where_or(&condition, otherwise.any(), &T::positions());
+        Tensor::typed(self.shape(), any)
     }
-}
-
-impl<E: Float> AnyTensor<E> {
-    /// `f` of every element and one number.
-    fn with_number(&self, number: f64, f: impl Fn(E, E) -> E + Send + Sync) -> Self {
-        let number = E::from_f64(number);
-        self.map(move |x| f(x, number))
-    }
-
-    fn with_number_in_place(&mut self, number: f64, f: impl Fn(E, E) -> E + Send + Sync) {
-        let number = E::from_f64(number);
-        self.map_in_place(move |x| f(x, number));
-    }
-
-    /// Puts `f` of every element and its partner in the element's place.
-    fn zip_in_place(&mut self, partners: View<E>, f: impl Fn(E, E) -> E + Sync) {
-        self.update(
-            |elements| zip_in_place(elements, partners, &f),
-            |view| zip(view, partners, &f),
-        );
-    }
-}
-
-// What the operations do to elements, as functions that know no shape: a closure within a method of
-// `Tensor<S, E>` would be another type for each S, and its loop compiled once for each.
-
-fn sum<E: Float>(a: E, b: E) -> E {
-    E::narrow(a.wide() + b.wide())
-}
-
-fn difference<E: Float>(a: E, b: E) -> E {
-    E::narrow(a.wide() - b.wide())
-}
-
-fn product<E: Float>(a: E, b: E) -> E {
-    E::narrow(a.wide() * b.wide())
-}
-
-fn quotient<E: Float>(a: E, b: E) -> E {
-    E::narrow(a.wide() / b.wide())
-}
-
-fn power<E: Float>(a: E, b: E) -> E {
-    E::narrow(a.wide().powf(b.wide()))
-}
-
-fn larger<E: Float>(a: E, b: E) -> E {
-    if a > b || a.wide().is_nan() { a } else { b }
-}
-
-fn smaller<E: Float>(a: E, b: E) -> E {
-    if a < b || a.wide().is_nan() { a } else { b }
-}
-
-fn either<E: Element>(a: E, keep: bool, b: E) -> E {
-    if keep { a } else { b }
 }

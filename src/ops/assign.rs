@@ -5,8 +5,9 @@ use crate::axis::Axis;
 use crate::element::Element;
 use crate::error::Result;
 use crate::kernel::assign::assign;
+use crate::kernel::layout::{Layout, View};
 use crate::shape::{HasAxis, Marker, Shape};
-use crate::tensor::Tensor;
+use crate::tensor::{AnyTensor, FloatTensor, Tensor, with_elements};
 
 impl<S: Shape, E: Element> Tensor<S, E> {
     /// Writes `entry` over one entry of an axis: the inverse of [`try_select`](Self::try_select).
@@ -43,9 +44,37 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         S: HasAxis<A, I>,
     {
         let index = checked_entry(self.dims(), S::AT, index, A::NAME)?;
-        let (data, layout) = self.any_mut().owned();
-        assign(entry.any().view(), data, &layout.at(S::AT, index));
+        self.any_mut().assign(S::AT, index, entry.any());
         Ok(())
+    }
+}
+
+// Knows no shape, so that it is compiled once for all.
+impl<E: Element> AnyTensor<E> {
+    fn assign(&mut self, at: usize, index: usize, entry: &Self) {
+        let nodes = [self.node().cloned(), entry.node().cloned()];
+        self.overwrite(at, index, entry.view());
+        if nodes.iter().any(Option::is_some) {
+            let rule = move |gradient: &FloatTensor| {
+                let before = with_elements!(gradient, g => float g.without_entry(at, index));
+                let entry = with_elements!(gradient, g => float g.viewed(g.layout().at(at, index)));
+                vec![Some(before), Some(entry)]
+            };
+            self.record_any(nodes.into(), Box::new(rule));
+        }
+    }
+
+    fn overwrite(&mut self, at: usize, index: usize, entry: View<E>) {
+        let (data, layout) = self.owned();
+        assign(entry, data, &layout.at(at, index));
+    }
+
+    fn without_entry(&self, at: usize, index: usize) -> Self {
+        let dims = self.layout().dims.removed(at);
+        let zeros = Layout::packed(&[]).broadcast(&dims, &[]);
+        let mut others = self.clone();
+        others.overwrite(at, index, View { data: &[E::default()], layout: zeros });
+        others
     }
 }
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernel::index;
 use crate::shape::{HasAxis, Marker, Prepends, SameAxes, Shape};
 use crate::size::{C, Plus, Size};
-use crate::tensor::Tensor;
+use crate::tensor::{AnyTensor, Tensor, with_elements};
 
 impl<S: Shape, E: Element> Tensor<S, E> {
     /// `other` behind this tensor, along a named axis. All other axes must be the same.
@@ -45,8 +45,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
             unreachable!("two sizes of tensors add without overflow: {error}")
         });
         let shape = self.shape().with(A::with(sum));
-        let data = index::concat(&[self.any().view(), other.any().view()], S::AT);
-        Tensor::from_packed(shape, data)
+        Tensor::typed(shape, AnyTensor::joined(&[self.any(), other.any()], S::AT))
     }
 }
 
@@ -76,6 +75,30 @@ where
 {
     let first = tensors.first().ok_or_else(|| Error::shape("no tensors to stack"))?;
     let shape = first.shape().prepend(axis(C));
-    let data = tensors.iter().flat_map(|tensor| tensor.to_vec()).collect();
-    Ok(Tensor::from_packed(shape, data))
+    let entry = |tensor: &Tensor<S, E>| tensor.any().viewed(tensor.any().layout().expanded(0));
+    let entries = tensors.map(entry);
+    let entries: Vec<_> = entries.iter().collect();
+    Ok(Tensor::typed(shape, AnyTensor::joined(&entries, 0)))
+}
+
+impl<E: Element> AnyTensor<E> {
+    /// The parts one after the other along an axis, all of whose other sizes are the same. Knows no shape,
+    /// so that it is compiled once for all.
+    fn joined(parts: &[&Self], at: usize) -> Self {
+        let sizes = parts.iter().map(|part| part.dims()[at]);
+        let dims = parts[0].layout().dims.replaced(at, sizes.clone().sum());
+        let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
+        Self::from_packed(&dims, index::concat(&views, at)).recorded_any(parts, || {
+            let sizes: Vec<_> = sizes.collect();
+            move |gradient| {
+                let mut start = 0;
+                let part = |&size: &usize| {
+                    let from = start;
+                    start += size;
+                    Some(with_elements!(gradient, g => float g.viewed(g.layout().sliced(at, from, size))))
+                };
+                sizes.iter().map(part).collect()
+            }
+        })
+    }
 }

@@ -1,12 +1,12 @@
 //! Looking entries up by number.
 
 use crate::axis::Axis;
-use crate::element::{Element, Index};
+use crate::element::{Element, Float, Index};
 use crate::error::{Error, Result};
-use crate::kernel::index;
+use crate::kernel::{index, scatter};
 use crate::ops::compare::index_of;
 use crate::shape::{Appends, HasAxis, Marker, Shape};
-use crate::tensor::{AnyTensor, Tensor};
+use crate::tensor::{AnyTensor, Tensor, with_elements};
 
 impl<S: Shape, E: Element> Tensor<S, E> {
     /// The entries of an axis that `indices` names, in that order; the axis takes the index's name
@@ -37,8 +37,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     {
         let places = checked(indices.any(), self.dims()[S::AT], A::NAME)?;
         let shape = self.shape().with(indices.shape().0);
-        let data = index::gather(self.any().view(), S::AT, &places);
-        Ok(Tensor::from_packed(shape, data))
+        Ok(Tensor::typed(shape, self.any().gathered(S::AT, places, None)))
     }
 }
 
@@ -57,10 +56,56 @@ impl<V: Axis, M: Axis, E: Element> Tensor<(V, M), E> {
     where
         S: Appends<(M,)>,
     {
+        self.try_embed_with_padding(indices, None)
+    }
+
+    /// As [`try_embed`](Self::try_embed); a row of `padding` learns nothing.
+    pub(crate) fn try_embed_with_padding<S: Shape, T: Index>(
+        &self,
+        indices: &Tensor<S, T>,
+        padding: Option<usize>,
+    ) -> Result<Tensor<S::Output, E>>
+    where
+        S: Appends<(M,)>,
+    {
         let places = checked(indices.any(), self.dims()[0], V::NAME)?;
         let shape = indices.shape().append((self.shape().1,));
-        let data = index::gather(self.any().view(), 0, &places);
-        Ok(Tensor::from_packed(shape, data))
+        let rows = self.any().gathered(0, places, padding);
+        Ok(Tensor::typed(shape, rows.reshaped(&shape.dims())))
+    }
+}
+
+impl<E: Element> AnyTensor<E> {
+    /// The entries of axis `at` that `places` say, all below its size; that of `padding` gets no gradient.
+    /// Knows no shape, so that it is compiled once for all.
+    fn gathered(&self, at: usize, places: Vec<usize>, padding: Option<usize>) -> Self {
+        let dims = self.layout().dims;
+        let data = index::gather(self.view(), at, &places);
+        Self::from_packed(&dims.replaced(at, places.len()), data).recorded_any(&[self], || {
+            move |gradient| {
+                vec![Some(
+                    with_elements!(gradient, g => float g.ungathered(&dims, at, &places, padding)),
+                )]
+            }
+        })
+    }
+}
+
+impl<E: Float> AnyTensor<E> {
+    fn ungathered(
+        &self,
+        dims: &[usize],
+        at: usize,
+        places: &[usize],
+        padding: Option<usize>,
+    ) -> Self {
+        let mut data = scatter::entries(self.view(), at, places, dims[at]);
+        if let Some(row) = padding {
+            debug_assert_eq!(at, 0);
+            let each = dims[1..].iter().product::<usize>();
+            data[row * each..][..each].fill(E::default());
+        }
+        Self::from_packed(dims, data)
     }
 }
 

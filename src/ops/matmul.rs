@@ -6,7 +6,7 @@ use crate::kernel::gemm::gemm;
 use crate::kernel::layout::View;
 use crate::kernel::linear::linear;
 use crate::shape::{Contracts, HasAxis, Marker, MatrixProduct, Shape};
-use crate::tensor::Tensor;
+use crate::tensor::{AnyTensor, Tensor};
 
 impl<S: Shape, E: Float> Tensor<S, E> {
     /// The sum over a named axis of the products of both tensors' entries: a matrix product over
@@ -53,11 +53,9 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     {
         let shape = self.shape().without().contracted(right.shape().without());
         // Left: the shared axes, rows, the contracted axis. Right: shared, contracted, columns.
-        let (left, right) = (self.any().view(), right.any().view());
-        let a = View { layout: left.layout.with_last(S::AT), ..left };
-        let b = View { layout: right.layout.with_last(R::AT), ..right };
-        let data = product(a, b);
-        Tensor::from_packed(shape, data)
+        let a = self.any().viewed(self.any().layout().with_last(S::AT));
+        let b = right.any().viewed(right.any().layout().with_last(R::AT));
+        Tensor::typed(shape, product(&a, &b))
     }
 
     /// The matrix product by position: `(…, M, K)` times `(…, K, N)` is `(…, M, N)`. The leading axes
@@ -70,18 +68,55 @@ impl<S: Shape, E: Float> Tensor<S, E> {
         S: MatrixProduct<R>,
     {
         let shape = self.shape().product(right.shape());
-        let right = right.any().view();
-        let b = View { layout: right.layout.transposed(), ..right };
-        Tensor::from_packed(shape, product(self.any().view(), b))
+        let b = right.any().viewed(right.any().layout().transposed());
+        Tensor::typed(shape, product(self.any(), &b))
     }
 }
 
-/// `a` over (shared…, more…, K) times `b` over (shared…, N, K), or over (K) alone.
-fn product<E: Float>(mut a: View<E>, mut b: View<E>) -> Vec<E> {
-    let last = a.layout.rank() - 1;
-    if b.layout.rank() == 1 {
-        b.layout = b.layout.expanded(0); // one column
+/// `a` over (shared…, more…, K) times `b` over (shared…, N, K), or over (K) alone. Knows no shape, so that
+/// it is compiled once for all.
+fn product<E: Float>(a: &AnyTensor<E>, b: &AnyTensor<E>) -> AnyTensor<E> {
+    if b.rank() == 1 {
+        let column = product(a, &b.viewed(b.layout().expanded(0)));
+        return column.viewed(column.layout().at(column.rank() - 1, 0));
     }
+    let last = a.rank() - 1;
+    let dims = a.layout().dims.replaced(last, b.dims()[b.rank() - 2]);
+    let result = AnyTensor::from_packed(&dims, multiplied(a.view(), b.view()));
+    result.recorded(&[a, b], || {
+        let shared = b.rank() - 2;
+        let right = a.is_recorded().then(|| b.detached());
+        let left = b.is_recorded().then(|| a.detached());
+        move |g| {
+            let of_left = right.as_ref().map(|b| product(g, &b.viewed(b.layout().transposed())));
+            let of_right = left.as_ref().map(|a| {
+                let columns = [g, a].map(|rows| {
+                    let rows = in_one_axis(rows, shared);
+                    rows.viewed(rows.layout().transposed())
+                });
+                product(&columns[0], &columns[1])
+            });
+            vec![of_left, of_right]
+        }
+    })
+}
+
+/// The axes between the first `shared` ones and the last as one.
+fn in_one_axis<E: Float>(x: &AnyTensor<E>, shared: usize) -> AnyTensor<E> {
+    match x.rank() - 1 - shared {
+        0 => x.viewed(x.layout().expanded(shared)),
+        1 => x.clone(),
+        _ => {
+            let (dims, last) = (x.dims(), x.rank() - 1);
+            let rows = dims[shared..last].iter().product();
+            x.reshaped(&[&dims[..shared], &[rows, dims[last]]].concat())
+        }
+    }
+}
+
+/// The elements of [`product`], where `b` has a column for each N.
+fn multiplied<E: Float>(mut a: View<E>, mut b: View<E>) -> Vec<E> {
+    let last = a.layout.rank() - 1;
     let shared = b.layout.rank() - 2;
     let columns = b.layout.dims[shared];
     b.layout = b.layout.transposed();

@@ -8,6 +8,7 @@ mod heads;
 mod index;
 mod matmul;
 mod order;
+mod pairs;
 mod rearrange;
 mod reduce;
 mod softmax;

@@ -3,11 +3,11 @@
 use crate::axis::{Axis, Rank};
 use crate::element::{Element, Float};
 use crate::error::{Error, Result};
-use crate::kernel::scan;
 pub use crate::kernel::scan::Order;
+use crate::kernel::{scan, scatter};
 use crate::shape::{HasAxis, Marker, Shape};
 use crate::size::Size;
-use crate::tensor::Tensor;
+use crate::tensor::{AnyTensor, Tensor, with_elements};
 
 impl<S: Shape, E: Element> Tensor<S, E> {
     /// The elements in order along an axis, and where each stood. Equal elements keep their order;
@@ -30,7 +30,8 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         S: HasAxis<A, I>,
     {
         let (values, places) = scan::sort(self.any().view(), S::AT, order);
-        (self.with_data(values), self.with_data(places))
+        let values = self.any().in_order(S::AT, self.dims()[S::AT], values, &places);
+        (Tensor::typed(self.shape(), values), self.with_data(places))
     }
 
     /// The `k` largest elements along an axis, largest first, and where each stood. The axis becomes
@@ -57,7 +58,8 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         }
         let (values, places) = scan::top_k(self.any().view(), S::AT, k.get());
         let shape = self.shape().with(Rank(k));
-        Ok((Tensor::from_packed(shape, values), Tensor::from_packed(shape, places)))
+        let values = self.any().in_order(S::AT, k.get(), values, &places);
+        Ok((Tensor::typed(shape, values), Tensor::from_packed(shape, places)))
     }
 }
 
@@ -74,6 +76,32 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        self.with_data(scan::cumsum(self.any().view(), S::AT))
+        Tensor::typed(self.shape(), self.any().cumsum(S::AT))
+    }
+}
+
+// The rules, in functions that know no shape.
+impl<E: Element> AnyTensor<E> {
+    /// `k` elements of each line of this tensor along an axis, given where each stood.
+    fn in_order(&self, at: usize, k: usize, values: Vec<E>, places: &[usize]) -> Self {
+        let dims = self.layout().dims;
+        Self::from_packed(&dims.replaced(at, k), values).recorded_any(&[self], || {
+            let places = places.to_vec();
+            move |gradient| {
+                vec![Some(with_elements!(gradient, g => float AnyTensor::from_packed(
+                    &dims,
+                    scatter::along(g.view(), at, &places, dims[at]),
+                )))]
+            }
+        })
+    }
+}
+
+impl<E: Float> AnyTensor<E> {
+    fn cumsum(&self, at: usize) -> Self {
+        let result = Self::from_packed(self.dims(), scan::cumsum(self.view(), at));
+        result.recorded_from(self, || {
+            move |g: &Self| Self::from_packed(g.dims(), scan::cumsum_backward(g.view(), at))
+        })
     }
 }

@@ -19,7 +19,7 @@ impl<E: Element> AnyTensor<E> {
         match self.layout().merged(at) {
             Some(layout) => self.viewed(layout),
             // Not `packed`: an empty tensor counts as packed whatever its strides are.
-            None => Self::from_packed(self.dims(), self.to_vec()).merged(at),
+            None => self.copied().merged(at),
         }
     }
 

@@ -3,9 +3,11 @@
 use crate::axis::Axis;
 use crate::element::{Element, Float};
 use crate::error::{Error, Result};
-use crate::kernel::reduce;
+use crate::kernel::layout::View;
+use crate::kernel::{reduce, scatter};
+use crate::ops::pairs::product;
 use crate::shape::{HasAxis, Marker, Shape};
-use crate::tensor::Tensor;
+use crate::tensor::{AnyTensor, Tensor};
 
 // Written out, not made by a macro: a compile error quotes the method, and would quote all of the
 // macro's call.
@@ -33,7 +35,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        self.reduced(reduce::sum(self.any().view(), S::AT))
+        Tensor::typed(self.shape().without(), self.any().sum(S::AT))
     }
 
     /// The mean along an axis; NaN along an empty one.
@@ -44,7 +46,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        self.reduced(reduce::mean(self.any().view(), S::AT))
+        Tensor::typed(self.shape().without(), self.any().mean(S::AT))
     }
 
     /// The mean squared distance from the mean (the biased variance: divided by n, not n − 1); NaN
@@ -56,10 +58,11 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        self.reduced(reduce::variance(self.any().view(), S::AT))
+        Tensor::typed(self.shape().without(), self.any().variance(S::AT))
     }
 
-    /// The largest element along an axis; NaN if one is, −∞ along an empty axis.
+    /// The largest element along an axis; NaN if one is, −∞ along an empty axis. The first of equals gets
+    /// the gradient.
     ///
     /// # Shapes
     /// The result has this tensor's axes without the named one.
@@ -67,10 +70,11 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        self.reduced(reduce::max(self.any().view(), S::AT))
+        Tensor::typed(self.shape().without(), self.any().max(S::AT))
     }
 
-    /// The smallest element along an axis; NaN if one is, ∞ along an empty axis.
+    /// The smallest element along an axis; NaN if one is, ∞ along an empty axis. The first of equals gets
+    /// the gradient.
     ///
     /// # Shapes
     /// The result has this tensor's axes without the named one.
@@ -78,7 +82,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        self.reduced(reduce::min(self.any().view(), S::AT))
+        Tensor::typed(self.shape().without(), self.any().min(S::AT))
     }
 }
 
@@ -94,31 +98,92 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        let result = self.reduced(reduce::argmax(self.any().view(), S::AT));
+        let places = reduce::argmax(self.any().view(), S::AT);
+        let result = Tensor::from_packed(self.shape().without(), places);
         if self.dims()[S::AT] == 0 && result.count() > 0 {
             return Err(Error::index(format!("the empty axis {} has no largest element", A::NAME)));
         }
         Ok(result)
-    }
-
-    fn reduced<A, I: Marker, F: Element>(&self, data: Vec<F>) -> Tensor<S::Without, F>
-    where
-        S: HasAxis<A, I>,
-    {
-        Tensor::from_packed(self.shape().without(), data)
     }
 }
 
 impl<S: Shape, E: Float> Tensor<S, E> {
     /// The sum of all elements.
     pub fn sum_all(&self) -> Tensor<(), E> {
-        let flat = self.any().flattened();
-        Tensor::from_packed((), reduce::sum(flat.view(), 0))
+        Tensor::typed((), self.any().flattened().sum(0))
     }
 
     /// The mean of all elements; NaN of none.
     pub fn mean_all(&self) -> Tensor<(), E> {
-        let flat = self.any().flattened();
-        Tensor::from_packed((), reduce::mean(flat.view(), 0))
+        Tensor::typed((), self.any().flattened().mean(0))
     }
+}
+
+// The rules, in functions that know no shape.
+impl<E: Float> AnyTensor<E> {
+    pub(crate) fn sum(&self, at: usize) -> Self {
+        self.without(at, reduce::sum(self.view(), at)).recorded_from(self, || {
+            let dims = self.layout().dims;
+            move |g| g.repeated(&dims, at)
+        })
+    }
+
+    pub(crate) fn mean(&self, at: usize) -> Self {
+        self.without(at, reduce::mean(self.view(), at)).recorded_from(self, || {
+            let dims = self.layout().dims;
+            move |g| g.mul_number(share(dims[at])).repeated(&dims, at)
+        })
+    }
+
+    fn variance(&self, at: usize) -> Self {
+        self.without(at, reduce::variance(self.view(), at)).recorded_from(self, || {
+            let x = self.detached();
+            move |g| {
+                let (dims, n) = (x.layout().dims, x.dims()[at]);
+                let mean = x.without(at, reduce::mean(x.view(), at)).repeated(&dims, at);
+                let distance = x.paired(&mean, |x, mean| E::narrow(x.wide() - mean.wide()));
+                g.mul_number(2.0 * share(n)).repeated(&dims, at).paired(&distance, product)
+            }
+        })
+    }
+
+    fn max(&self, at: usize) -> Self {
+        let result = self.without(at, reduce::max(self.view(), at));
+        result.recorded_from(self, || self.to_place(at, reduce::argmax))
+    }
+
+    fn min(&self, at: usize) -> Self {
+        let result = self.without(at, reduce::min(self.view(), at));
+        result.recorded_from(self, || self.to_place(at, reduce::argmin))
+    }
+
+    /// The rule by which one place of each line, which `find` gives, gets the gradient.
+    fn to_place(
+        &self,
+        at: usize,
+        find: fn(View<E>, usize) -> Vec<usize>,
+    ) -> impl Fn(&Self) -> Self + use<E> {
+        let x = self.detached();
+        move |g| {
+            let places = find(x.view(), at);
+            let g = g.viewed(g.layout().expanded(at));
+            Self::from_packed(x.dims(), scatter::along(g.view(), at, &places, x.dims()[at]))
+        }
+    }
+
+    /// `data` over this tensor's axes but `at`.
+    fn without(&self, at: usize, data: Vec<E>) -> Self {
+        Self::from_packed(&self.layout().dims.removed(at), data)
+    }
+
+    /// This tensor, repeated along axis `at` of `dims`.
+    fn repeated(&self, dims: &[usize], at: usize) -> Self {
+        let others: Vec<_> = (0..dims.len()).filter(|&axis| axis != at).collect();
+        self.stretched(dims, &others)
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "lengths below 2^53 are exact")]
+fn share(n: usize) -> f64 {
+    1.0 / n as f64
 }

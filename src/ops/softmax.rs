@@ -2,8 +2,7 @@
 
 use crate::axis::Axis;
 use crate::element::Float;
-use crate::kernel::layout::View;
-use crate::kernel::softmax::{Softmax, softmax, softmax_in_place};
+use crate::kernel::softmax::{Softmax, softmax, softmax_backward, softmax_in_place};
 use crate::shape::{BroadcastsTo, HasAxis, Marker, Shape};
 use crate::tensor::{AnyTensor, Tensor};
 
@@ -25,7 +24,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        self.with_data(softmax(Softmax::Weights, self.any().view(), S::AT, None))
+        Tensor::typed(self.shape(), self.any().softmax(Softmax::Weights, S::AT, None))
     }
 
     /// Puts the [`softmax`](Self::softmax) along an axis in the place of the scores. Takes no new memory
@@ -63,12 +62,8 @@ impl<S: Shape, E: Float> Tensor<S, E> {
         S: HasAxis<A, I>,
         R: BroadcastsTo<S, How>,
     {
-        self.with_data(softmax(
-            Softmax::Weights,
-            self.any().view(),
-            S::AT,
-            Some(self.stretched(keep)),
-        ))
+        let keep = keep.any().stretched(self.dims(), &R::positions());
+        Tensor::typed(self.shape(), self.any().softmax(Softmax::Weights, S::AT, Some(&keep)))
     }
 
     /// ln softmax(x) along an axis, without the detour; −∞ where the weight is 0.
@@ -76,7 +71,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     where
         S: HasAxis<A, I>,
     {
-        self.with_data(softmax(Softmax::Logarithms, self.any().view(), S::AT, None))
+        Tensor::typed(self.shape(), self.any().softmax(Softmax::Logarithms, S::AT, None))
     }
 
     /// [`log_softmax`](Self::log_softmax) over the entries where `keep` is true; −∞ for the others.
@@ -92,23 +87,29 @@ impl<S: Shape, E: Float> Tensor<S, E> {
         S: HasAxis<A, I>,
         R: BroadcastsTo<S, How>,
     {
-        self.with_data(softmax(
-            Softmax::Logarithms,
-            self.any().view(),
-            S::AT,
-            Some(self.stretched(keep)),
-        ))
+        let keep = keep.any().stretched(self.dims(), &R::positions());
+        Tensor::typed(self.shape(), self.any().softmax(Softmax::Logarithms, S::AT, Some(&keep)))
     }
 }
 
 impl<E: Float> AnyTensor<E> {
+    /// `keep` has this tensor's sizes.
+    pub(crate) fn softmax(&self, kind: Softmax, at: usize, keep: Option<&AnyTensor<bool>>) -> Self {
+        let data = softmax(kind, self.view(), at, keep.map(AnyTensor::view));
+        Self::from_packed(self.dims(), data).recorded_with(self, |y| {
+            move |g| Self::from_packed(y.dims(), softmax_backward(kind, y.view(), g.view(), at))
+        })
+    }
+
     fn softmax_in_place(&mut self, at: usize) {
-        let anew = |scores: View<'_, E>| softmax(Softmax::Weights, scores, at, None);
-        let n = self.dims()[at];
-        if at + 1 == self.rank() {
-            self.update(|scores| softmax_in_place(Softmax::Weights, scores, n), anew);
-        } else {
-            *self = AnyTensor::from_packed(self.dims(), anew(self.view()));
+        if self.is_recorded() || at + 1 != self.rank() {
+            *self = self.softmax(Softmax::Weights, at, None);
+            return;
         }
+        let n = self.dims()[at];
+        self.update(
+            |scores| softmax_in_place(Softmax::Weights, scores, n),
+            |scores| softmax(Softmax::Weights, scores, at, None),
+        );
     }
 }

@@ -2,45 +2,44 @@
 
 use crate::element::Float;
 use crate::kernel::math::{self, Exponential, Gelu, GeluTanh, Sigmoid, Silu, Tanh};
-use crate::kernel::pointwise::{self, Pointwise};
+use crate::kernel::pointwise::{self, Backward, Pointwise};
+use crate::ops::pairs::{product, quotient};
 use crate::shape::Shape;
 use crate::tensor::{AnyTensor, Tensor};
-use num_traits::Float as Real;
+use num_traits::{Float as Real, One};
 use std::ops::Neg;
 
 macro_rules! unary {
-    ($by:ident: $($(#[$doc:meta])* $name:ident $f:expr;)+) => {
+    ($($(#[$doc:meta])* $name:ident;)+) => {
         impl<S: Shape, E: Float> Tensor<S, E> { $(
             $(#[$doc])*
             pub fn $name(&self) -> Self {
-                Tensor::typed(self.shape(), self.any().$by($f))
+                Tensor::typed(self.shape(), self.any().$name())
             }
         )+ }
     };
 }
-unary! { map_wide:
+unary! {
     /// The natural logarithm; −∞ at 0, NaN below.
-    ln Real::ln;
+    ln;
     /// The square root; NaN below 0.
-    sqrt Real::sqrt;
-    /// |x|.
-    abs Real::abs;
+    sqrt;
+    /// |x|; its gradient at 0 is 0.
+    abs;
     /// −x.
-    neg Neg::neg;
-    /// max(x, 0).
-    relu math::relu;
-}
-unary! { pointwise:
+    neg;
+    /// max(x, 0); its gradient at 0 is 0.
+    relu;
     /// eˣ.
     ///
     /// # Numerics
     /// Within 2 units in the last place for f32.
-    exp Exponential;
+    exp;
     /// The hyperbolic tangent.
     ///
     /// # Numerics
     /// Within 3 units in the last place for f32.
-    tanh Tanh;
+    tanh;
     /// x · Φ(x), where Φ is the normal distribution's cumulative function: the exact GELU.
     ///
     /// # Numerics
@@ -49,56 +48,128 @@ unary! { pointwise:
     ///
     /// # References
     /// Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016, equation 1.
-    gelu Gelu;
+    gelu;
     /// x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))): the approximate GELU.
     ///
     /// # References
     /// Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016, section 2.
-    gelu_tanh GeluTanh;
+    gelu_tanh;
     /// x · σ(x), also called swish.
     ///
     /// # Numerics
     /// Within 4 units in the last place for f32; what is below 10⁻³⁶ may be 0.
-    silu Silu;
+    silu;
     /// σ(x) = 1 / (1 + e⁻ˣ).
     ///
     /// # Numerics
     /// Within 4 units in the last place for f32; what is below 10⁻³⁶ may be 0.
-    sigmoid Sigmoid;
+    sigmoid;
 }
 
 impl<S: Shape, E: Float> Tensor<S, E> {
-    /// Each element moved to the nearest number in `low..=high`; NaN stays NaN.
+    /// Each element moved to the nearest number in `low..=high`; NaN stays NaN. What was moved has
+    /// gradient 0.
     pub fn clamp(&self, low: f64, high: f64) -> Self {
         Tensor::typed(self.shape(), self.any().clamp(E::from_f64(low), E::from_f64(high)))
     }
 }
 
-// The loops, in functions that know no shape, so that they are compiled once for all shapes.
+// The loops and the rules, in functions that know no shape, so that they are compiled once for all
+// shapes. A rule keeps the argument or the value, whichever the gradient is simpler of.
 impl<E: Float> AnyTensor<E> {
+    fn ln(&self) -> Self {
+        self.map_wide(Real::ln).recorded_from(self, || self.keep(quotient))
+    }
+
+    fn sqrt(&self) -> Self {
+        let half = |g: E, y: E| E::narrow(g.wide() / (y.wide() + y.wide()));
+        self.map_wide(Real::sqrt).recorded_with(self, |y| y.keep(half))
+    }
+
+    fn abs(&self) -> Self {
+        let signed = |g: E, x: E| match () {
+            () if x > E::default() => g,
+            () if x < E::default() => E::narrow(-g.wide()),
+            () => E::default(),
+        };
+        self.map_wide(Real::abs).recorded_from(self, || self.keep(signed))
+    }
+
+    fn neg(&self) -> Self {
+        self.map_wide(Neg::neg).recorded_from(self, || |g: &Self| g.map_wide(Neg::neg))
+    }
+
+    fn relu(&self) -> Self {
+        let passed = |g: E, y: E| if y <= E::default() { E::default() } else { g };
+        self.map_wide(math::relu).recorded_with(self, |y| y.keep(passed))
+    }
+
+    fn exp(&self) -> Self {
+        self.pointwise(Exponential).recorded_with(self, |y| y.keep(product))
+    }
+
+    fn tanh(&self) -> Self {
+        let slope = |g: E, y: E| E::narrow(g.wide() * (E::Wide::one() - y.wide() * y.wide()));
+        self.pointwise(Tanh).recorded_with(self, |y| y.keep(slope))
+    }
+
+    fn sigmoid(&self) -> Self {
+        let slope = |g: E, y: E| E::narrow(g.wide() * (y.wide() * (E::Wide::one() - y.wide())));
+        self.pointwise(Sigmoid).recorded_with(self, |y| y.keep(slope))
+    }
+
+    fn gelu(&self) -> Self {
+        self.activated(Gelu)
+    }
+
+    fn gelu_tanh(&self) -> Self {
+        self.activated(GeluTanh)
+    }
+
+    fn silu(&self) -> Self {
+        self.activated(Silu)
+    }
+
+    fn activated<F>(&self, f: F) -> Self
+    where
+        F: Pointwise<E::Wide> + Backward<E::Wide> + Send + 'static,
+    {
+        self.pointwise(f).recorded_from(self, || {
+            let x = self.detached();
+            move |g| Self::from_packed(x.dims(), pointwise::backward(x.view(), g.view(), f))
+        })
+    }
+
+    fn clamp(&self, low: E, high: E) -> Self {
+        let clamped = self.mapped(move |x| match () {
+            () if x < low => low,
+            () if x > high => high,
+            () => x,
+        });
+        let passed = move |g, x| if x < low || x > high { E::default() } else { g };
+        clamped.recorded_from(self, || self.keep(passed))
+    }
+
+    /// The rule that makes of a gradient and this tensor's element what `f` says.
+    fn keep<F>(&self, f: F) -> impl Fn(&Self) -> Self + Send + Sync + 'static + use<E, F>
+    where
+        F: Fn(E, E) -> E + Send + Sync + 'static,
+    {
+        let kept = self.detached();
+        move |g| g.paired(&kept, &f)
+    }
+
     fn map_wide(&self, f: impl Fn(E::Wide) -> E::Wide + Send + Sync) -> Self {
-        self.map(move |x| E::narrow(f(x.wide())))
+        self.mapped(move |x| E::narrow(f(x.wide())))
     }
 
     fn pointwise(&self, f: impl Pointwise<E::Wide>) -> Self {
         AnyTensor::from_packed(self.dims(), pointwise::map(self.view(), f))
     }
 
-    fn relu_in_place(&mut self) {
-        self.map_in_place(|x| E::narrow(math::relu(x.wide())));
-    }
-
     fn pointwise_in_place(&mut self, f: impl Pointwise<E::Wide>) {
         let in_place = |elements: &mut [E]| pointwise::map_in_place(elements, f);
         self.update(in_place, |view| pointwise::map(view, f));
-    }
-
-    fn clamp(&self, low: E, high: E) -> Self {
-        self.map(move |x| match () {
-            () if x < low => low,
-            () if x > high => high,
-            () => x,
-        })
     }
 }
 
@@ -120,6 +191,11 @@ pub enum Activation {
 impl Activation {
     /// The activation of every element.
     pub fn of<S: Shape, E: Float>(self, x: &Tensor<S, E>) -> Tensor<S, E> {
+        Tensor::typed(x.shape(), self.of_any(x.any()))
+    }
+
+    /// As [`of`](Self::of), without the shape.
+    pub(crate) fn of_any<E: Float>(self, x: &AnyTensor<E>) -> AnyTensor<E> {
         match self {
             Activation::Relu => x.relu(),
             Activation::Gelu => x.gelu(),
@@ -150,9 +226,13 @@ impl Activation {
     /// assert_eq!(x.to_vec(), [0.0, 0.0, 2.0]);
     /// ```
     pub fn apply_in_place<S: Shape, E: Float>(self, x: &mut Tensor<S, E>) {
+        if x.any().is_recorded() {
+            *x = self.of(x);
+            return;
+        }
         let x = x.any_mut();
         match self {
-            Activation::Relu => x.relu_in_place(),
+            Activation::Relu => x.map_in_place(|x| E::narrow(math::relu(x.wide()))),
             Activation::Gelu => x.pointwise_in_place(Gelu),
             Activation::GeluTanh => x.pointwise_in_place(GeluTanh),
             Activation::Silu => x.pointwise_in_place(Silu),

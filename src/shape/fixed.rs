@@ -38,6 +38,19 @@ pub trait Scalar: Shape {}
 #[diagnostic::do_not_recommend]
 impl Scalar for () {}
 
+/// The shape has no axis, so a tensor over it can be a loss.
+///
+/// # Compile errors
+/// `backward_needs_a_scalar_loss`: "backward needs a scalar loss, not a tensor over (Batch<C<2>>,)".
+#[diagnostic::on_unimplemented(
+    message = "backward needs a scalar loss, not a tensor over {Self}",
+    label = "reduce it to one number first, as `.mean_all()` and `.sum_all()` do"
+)]
+pub trait ScalarLoss: Shape {}
+
+#[diagnostic::do_not_recommend]
+impl ScalarLoss for () {}
+
 /// The shapes are the same one.
 ///
 /// # Compile errors

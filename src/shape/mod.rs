@@ -16,7 +16,7 @@ pub use axes::{Expands, HasAxis, HasPair, Is, Other, Prepends};
 pub use broadcast::BroadcastsTo;
 pub use contract::{Contracts, MatrixProduct};
 pub use count::{Count, Flattens, SameCount};
-pub use fixed::{FixedSizes, SameAxes, Scalar};
+pub use fixed::{FixedSizes, SameAxes, Scalar, ScalarLoss};
 pub use permute::{Path, PermutesTo};
 pub use tail::{Appends, EndsWith, NonScalar};
 

@@ -1,6 +1,7 @@
 //! The tensor without its shape in the type.
 
 use super::Tensor;
+use super::node::{Node, with_elements};
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::kernel::elementwise::pack;
@@ -32,6 +33,8 @@ use std::sync::Arc;
 pub struct AnyTensor<E = f32> {
     data: Arc<Vec<E>>,
     layout: Layout,
+    /// How it was computed, where a gradient may be asked for.
+    node: Option<Arc<Node>>,
 }
 
 impl<E: Element> AnyTensor<E> {
@@ -53,7 +56,7 @@ impl<E: Element> AnyTensor<E> {
                 data.len()
             )));
         }
-        Ok(AnyTensor { data: Arc::new(data), layout: Layout::packed(dims) })
+        Ok(Self::from_packed(dims, data))
     }
 
     /// The caller has established that `data` has as many elements as `dims` say.
@@ -63,7 +66,7 @@ impl<E: Element> AnyTensor<E> {
 
     /// The caller has established that every element of `layout` lies in `data`.
     pub(crate) fn in_layout(layout: Layout, data: Vec<E>) -> Self {
-        AnyTensor { data: Arc::new(data), layout }
+        AnyTensor { data: Arc::new(data), layout, node: None }
     }
 
     /// The sizes of the axes, in order.
@@ -111,7 +114,14 @@ impl<E: Element> AnyTensor<E> {
         if self.layout.is_packed() {
             return self.clone();
         }
-        Self::from_packed(self.dims(), self.to_vec())
+        self.copied()
+    }
+
+    /// The same tensor in memory of its own, in row-major order.
+    pub(crate) fn copied(&self) -> Self {
+        let mut copy = Self::from_packed(self.dims(), self.to_vec());
+        copy.node = self.node.clone();
+        copy
     }
 
     /// The element at `index`, one number an axis.
@@ -140,14 +150,23 @@ impl<E: Element> AnyTensor<E> {
         &self.layout
     }
 
+    pub(crate) fn node(&self) -> Option<&Arc<Node>> {
+        self.node.as_ref()
+    }
+
+    pub(super) fn set_node(&mut self, node: Option<Arc<Node>>) {
+        self.node = node;
+    }
+
     /// What kernels read.
     pub(crate) fn view(&self) -> View<'_, E> {
         View { data: &self.data, layout: self.layout }
     }
 
     /// The elements to be written, and where they lie: no other tensor has them, and no two share a
-    /// place. Copied first where that is not so.
+    /// place. Copied first where that is not so. What was recorded of the tensor goes.
     pub(crate) fn owned(&mut self) -> (&mut [E], Layout) {
+        self.node = None;
         if Arc::strong_count(&self.data) > 1 || !self.layout.is_injective() {
             *self = Self::from_packed(self.dims(), self.to_vec());
         }
@@ -158,17 +177,27 @@ impl<E: Element> AnyTensor<E> {
 
     /// The same elements through another layout, which stays inside of this one's.
     pub(crate) fn viewed(&self, layout: Layout) -> Self {
-        AnyTensor { data: self.data.clone(), layout }
+        if layout == self.layout {
+            return self.clone();
+        }
+        let from = self.layout;
+        let view = AnyTensor { data: self.data.clone(), layout, node: None };
+        view.recorded_any(&[self], || {
+            move |gradient| {
+                vec![Some(with_elements!(gradient, g => float g.unviewed(&from, &layout)))]
+            }
+        })
     }
 
     /// Changes the elements by `in_place`, in row-major order, where no other tensor shares them and they
     /// are packed. Otherwise takes the elements that `anew` makes of the old ones; whoever shares those
-    /// keeps them as they are.
+    /// keeps them as they are. What was recorded of the old ones goes: the caller records what was done.
     pub(crate) fn update(
         &mut self,
         in_place: impl FnOnce(&mut [E]),
         anew: impl FnOnce(View<'_, E>) -> Vec<E>,
     ) {
+        self.node = None;
         match self.exclusive() {
             Some(elements) => in_place(elements),
             None => *self = Self::from_packed(self.dims(), anew(self.view())),

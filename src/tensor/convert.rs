@@ -1,10 +1,11 @@
 //! Between shapes that are types and shapes that are values, and between element types.
 
+use super::node::with_elements;
 use super::{AnyTensor, Tensor};
 use crate::element::{Element, Float};
 use crate::error::{Error, Result};
-use crate::kernel::elementwise::{map, map_in_place};
-use crate::kernel::layout::Layout;
+use crate::kernel::elementwise::{map, map_in_place, zip, zip_in_place};
+use crate::kernel::layout::{Layout, View};
 use crate::shape::Shape;
 use crate::tensor::display::shape_text;
 use std::any::Any;
@@ -37,6 +38,11 @@ impl<S: Shape, E: Element> Tensor<S, E> {
 
     /// Each element the value of `f`; the element type may change.
     ///
+    /// # Panics
+    /// Where floats would be made of a tensor that was computed from parameters in training: `f` has no
+    /// gradient, and losing it is what [`detach`](Self::detach) is there to say.
+    ///
+    /// # Examples
     /// ```
     /// use shapeproof::{Key, Tensor, C};
     ///
@@ -45,11 +51,17 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// assert_eq!(keep.to_vec(), [true, true, false]);
     /// ```
     pub fn map<F: Element>(&self, f: impl Fn(E) -> F + Send + Sync) -> Tensor<S, F> {
-        Tensor::typed(self.shape(), self.any().map(f))
+        if F::IS_FLOAT {
+            self.any().must_not_be_recorded("map");
+        }
+        Tensor::typed(self.shape(), self.any().mapped(f))
     }
 
     /// Puts the value of `f` in the place of each element: [`map`](Self::map) without new memory, unless
     /// the elements are shared with another tensor, which keeps them, or lie in memory out of order.
+    ///
+    /// # Panics
+    /// As [`map`](Self::map).
     ///
     /// # Examples
     /// ```
@@ -62,6 +74,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// assert_eq!(before.to_vec(), [1.0, 2.0, 3.0]);
     /// ```
     pub fn map_in_place(&mut self, f: impl Fn(E) -> E + Send + Sync) {
+        self.any().must_not_be_recorded("map_in_place");
         self.any_mut().map_in_place(f);
     }
 }
@@ -74,12 +87,38 @@ impl<S: Shape, E: Float> Tensor<S, E> {
 }
 
 impl<E: Element> AnyTensor<E> {
-    pub(crate) fn map<F: Element>(&self, f: impl Fn(E) -> F + Send + Sync) -> AnyTensor<F> {
+    /// `f` of every element, of which nothing is recorded.
+    pub(crate) fn mapped<F: Element>(&self, f: impl Fn(E) -> F + Send + Sync) -> AnyTensor<F> {
         AnyTensor::from_packed(self.dims(), map(self.view(), f))
     }
 
+    /// As [`mapped`](Self::mapped), in place.
     pub(crate) fn map_in_place(&mut self, f: impl Fn(E) -> E + Send + Sync) {
         self.update(|elements| map_in_place(elements, &f), |view| map(view, &f));
+    }
+
+    /// Puts `f` of every element and its partner in the element's place, of which nothing is recorded.
+    pub(crate) fn zip_in_place(&mut self, partners: View<E>, f: impl Fn(E, E) -> E + Sync) {
+        self.update(
+            |elements| zip_in_place(elements, partners, &f),
+            |view| zip(view, partners, &f),
+        );
+    }
+
+    fn scale_in_place(&mut self, factor: f64)
+    where
+        E: Float,
+    {
+        let factor = E::from_f64(factor).wide();
+        self.map_in_place(|x| E::narrow(x.wide() * factor));
+    }
+
+    /// A closure has no gradient rule.
+    fn must_not_be_recorded(&self, function: &str) {
+        assert!(
+            !self.is_recorded(),
+            "`{function}` has no gradient: call `detach` before it, or use operations that have one"
+        );
     }
 }
 
@@ -89,7 +128,12 @@ impl<E: Float> AnyTensor<E> {
     pub(crate) fn to<F: Float>(&self) -> AnyTensor<F> {
         match (self as &dyn Any).downcast_ref::<AnyTensor<F>>() {
             Some(same) => same.clone(),
-            None => self.map(|value| F::from_f64(value.to_f64())),
+            None => {
+                let other = self.mapped(|value| F::from_f64(value.to_f64()));
+                other.recorded_any(&[self], || {
+                    |gradient| vec![Some(FloatTensor::new(gradient.to::<E>()))]
+                })
+            }
         }
     }
 }
@@ -139,6 +183,16 @@ impl FloatTensor {
         }
     }
 
+    /// Adds the elements of a tensor of the same sizes.
+    pub(crate) fn add_in_place(&mut self, other: &FloatTensor) {
+        with_elements!(self, sum => sum.zip_in_place(other.to().view(), total));
+    }
+
+    /// Multiplies all elements by one number.
+    pub(crate) fn scale_in_place(&mut self, factor: f64) {
+        with_elements!(self, x => x.scale_in_place(factor));
+    }
+
     /// The last two axes exchanged. Needs two axes.
     pub(crate) fn transposed(&self) -> Self {
         self.viewed(Layout::transposed)
@@ -166,4 +220,8 @@ impl FloatTensor {
             FloatTensor::F64(_) => f64::NAME,
         }
     }
+}
+
+fn total<E: Float>(a: E, b: E) -> E {
+    E::narrow(a.wide() + b.wide())
 }

@@ -4,12 +4,16 @@ mod any;
 mod convert;
 mod create;
 mod display;
+mod node;
 mod random;
 mod rows;
+mod unview;
 
 pub use any::AnyTensor;
 pub use convert::FloatTensor;
 pub(crate) use display::shape_text;
+pub use node::ParameterId;
+pub(crate) use node::{Node, with_elements};
 pub use random::Generator;
 
 use crate::element::Element;
@@ -83,6 +87,23 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// The erased form, to be changed; its sizes stay.
     pub(crate) fn any_mut(&mut self) -> &mut AnyTensor<E> {
         &mut self.any
+    }
+
+    /// The same elements, from which no gradient flows back: what is computed from them does not reach
+    /// the parameters that this tensor was computed from. This is the one way to cut.
+    ///
+    /// # Examples
+    /// ```
+    /// use shapeproof::{Mode, Model, Parameter, Tensor, Train, C};
+    ///
+    /// let p = Parameter::new(Tensor::<(Model<C<2>>,)>::from([1.0, 2.0]));
+    /// let mut train = Train::seeded(1);
+    /// let x = train.read(&p);
+    /// let loss = x.mul(&x.detach()).sum_all();
+    /// assert_eq!(train.backward(&loss).of(&p).to_vec(), [1.0, 2.0]); // not [2.0, 4.0]
+    /// ```
+    pub fn detach(&self) -> Self {
+        Tensor { shape: self.shape, any: self.any.detached() }
     }
 
     /// The elements in row-major order, where the tensor lies in memory like that; `None` where it

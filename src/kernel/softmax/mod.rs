@@ -10,8 +10,11 @@
 //! A line of hidden entries is all 0 (all −∞ for the logarithm). A visible NaN spreads over the
 //! visible entries of its line.
 
+mod backward;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use backward::softmax_backward;
 
 use super::exp::exp_of_negative;
 use super::layout::View;

@@ -1,0 +1,56 @@
+//! The gradient of a tensor, from that of a view of it.
+
+use super::AnyTensor;
+use crate::element::Float;
+use crate::kernel::assign::{accumulate, take_each_once};
+use crate::kernel::layout::{Dims, Layout};
+
+impl<E: Float> AnyTensor<E> {
+    /// This gradient of the view `to`, as that of the tensor in layout `from` it is a view of: 0 where
+    /// the view does not look, the sum where it looks twice.
+    pub(super) fn unviewed(&self, from: &Layout, to: &Layout) -> Self {
+        if from.count() == 0 || to.count() == 0 {
+            return Self::from_packed(&from.dims, vec![E::default(); from.count()]);
+        }
+        match (in_memory_order(from), in_memory_order(to)) {
+            (Some(from_order), Some(to_order))
+                if from.offset == to.offset && from.count() == to.count() =>
+            {
+                let ordered = self.permuted(&to_order);
+                let dims = from.permuted(&from_order).dims;
+                ordered.reshaped(&dims).permuted(&inverse(&from_order))
+            }
+            _ => self.put_back(from, to),
+        }
+    }
+
+    fn put_back(&self, from: &Layout, to: &Layout) -> Self {
+        let mut places = vec![E::default(); from.extent() - from.offset];
+        let within = |layout: &Layout| Layout { offset: layout.offset - from.offset, ..*layout };
+        accumulate(self.view(), &mut places, &within(to));
+        let from = within(from);
+        if from.is_injective() {
+            return Self::in_layout(from, places);
+        }
+        // What this tensor shows several times gets its gradient once: whoever repeated it adds up.
+        Self::from_packed(&from.dims, take_each_once(&mut places, &from))
+    }
+}
+
+/// The axes from the longest stride to the shortest, where the block lies in memory without gaps in
+/// that order.
+fn in_memory_order(layout: &Layout) -> Option<Dims> {
+    let mut order = layout.dims;
+    order.iter_mut().enumerate().for_each(|(i, axis)| *axis = i);
+    order.sort_by_key(|&axis| match layout.dims[axis] {
+        1 => usize::MAX,
+        _ => usize::MAX - 1 - layout.strides[axis].min(usize::MAX - 1),
+    });
+    layout.permuted(&order).is_packed().then_some(order)
+}
+
+fn inverse(order: &Dims) -> Dims {
+    let mut inverse = *order;
+    order.iter().enumerate().for_each(|(i, &axis)| inverse[axis] = i);
+    inverse
+}
