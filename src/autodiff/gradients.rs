@@ -41,7 +41,8 @@ impl Gradients {
     pub fn norm(&self) -> f64 {
         let squares =
             |gradient: &FloatTensor| with_elements!(gradient, g => sum_of_squares(g.view()));
-        self.0.values().map(squares).sum::<f64>().sqrt()
+        // Not `sum`, which is −0 where there is nothing.
+        self.0.values().map(squares).fold(0.0, |sum, part: f64| sum + part).sqrt()
     }
 
     /// Multiplies all gradients by one number.
@@ -73,6 +74,16 @@ impl Gradients {
     /// Whether no element is NaN or infinite.
     pub fn is_finite(&self) -> bool {
         self.0.values().all(FloatTensor::is_finite)
+    }
+
+    /// Whether there is no gradient at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Moves every element to the nearest number in −limit..=limit.
+    pub(crate) fn clamp(&mut self, limit: f64) {
+        self.0.values_mut().for_each(|gradient| gradient.clamp_in_place(limit));
     }
 
     pub(super) fn add_to(&mut self, id: ParameterId, gradient: FloatTensor) {

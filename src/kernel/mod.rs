@@ -28,6 +28,7 @@ mod lines;
 pub(crate) mod math;
 pub(crate) mod multi_head;
 pub(crate) mod norm;
+pub(crate) mod optim;
 pub(crate) mod output;
 pub(crate) mod parallel;
 pub(crate) mod pointwise;
