@@ -67,6 +67,8 @@ pub trait Real: Float<Wide = Self> + num_traits::Float + NumAssign + Lanes {}
 pub trait Index: Element {
     /// The value as an index, or `None` where it is negative.
     fn to_index(self) -> Option<usize>;
+    /// The value as a number that may be negative, or `None` where it exceeds `i64::MAX`.
+    fn to_signed(self) -> Option<i64>;
 }
 
 macro_rules! elements {
@@ -89,6 +91,9 @@ macro_rules! indices {
             fn to_index(self) -> Option<usize> {
                 usize::try_from(self).ok()
             }
+            fn to_signed(self) -> Option<i64> {
+                i64::try_from(self).ok()
+            }
         }
     )+ };
 }
@@ -98,6 +103,9 @@ indices!(u8, u32, i32, i64);
 impl Index for usize {
     fn to_index(self) -> Option<usize> {
         Some(self)
+    }
+    fn to_signed(self) -> Option<i64> {
+        i64::try_from(self).ok()
     }
 }
 

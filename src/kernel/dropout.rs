@@ -1,6 +1,18 @@
 //! Which numbers dropout keeps: a function of the seed and a number's place alone, so that any thread,
 //! in any order, forward or backward, decides alike.
 
+use super::elementwise::pack_part;
+use super::layout::View;
+use super::output::written_in_chunks;
+use super::runs::Runs;
+use crate::element::Float;
+use std::mem::MaybeUninit;
+
+/// Elements in one piece of work, unless a single row is longer.
+const GROUP: usize = 1 << 14;
+/// Operations for each element, roughly.
+const COST: usize = 8;
+
 /// Each number is dropped with probability `p`, and what is kept is divided by 1 − p.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Dropout {
@@ -26,6 +38,28 @@ impl Dropout {
     /// What a kept number is multiplied by.
     pub(crate) fn factor(self) -> f64 {
         if self.p < 1.0 { 1.0 / (1.0 - self.p) } else { 0.0 }
+    }
+
+    /// The elements that are kept, scaled, and 0 for the others. The rows are those along the last axis.
+    pub(crate) fn of<E: Float>(self, x: View<E>) -> Vec<E> {
+        let (count, width) = (x.layout.count(), x.layout.dims.last().copied().unwrap_or(1));
+        let (runs, group) = (Runs::new([&x.layout]), (GROUP / width.max(1)).max(1));
+        let factor = E::from_f64(self.factor()).wide();
+        let write = |i, out: &mut [MaybeUninit<E>]| {
+            let rows = pack_part(x.data, &runs, i * group * width, out);
+            for (at, row) in rows.chunks_exact_mut(width).enumerate() {
+                let kept = self.row(i * group + at);
+                for (column, x) in row.iter_mut().enumerate() {
+                    *x = if kept.keeps(column) {
+                        E::narrow(x.wide() * factor)
+                    } else {
+                        E::default()
+                    };
+                }
+            }
+        };
+        // SAFETY: `pack_part` writes all of a chunk.
+        unsafe { written_in_chunks(count, group * width, count * COST, write) }
     }
 
     /// The numbers of a row.
@@ -60,6 +94,25 @@ fn mixed(x: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::testing::{Rng, bits, in_pools};
+
+    #[test]
+    fn strides_and_threads_drop_the_same_numbers() {
+        let mut rng = Rng::new(80);
+        for dims in [&[][..], &[0], &[7, 3], &[3, 0], &[61, 3, 97]] {
+            let x = rng.block::<f32>(dims);
+            let dropout = Dropout::new(0.3, 5);
+            let expected = in_pools(|| bits(&dropout.of(x.view())));
+            for kind in 0..3 {
+                assert_eq!(bits(&dropout.of(x.scattered(kind).view())), expected);
+            }
+            let width = dims.last().copied().unwrap_or(1);
+            for (i, (x, y)) in x.data.iter().zip(dropout.of(x.view())).enumerate() {
+                let kept = dropout.row(i / width).keeps(i % width);
+                assert_eq!(y, if kept { x * (1.0f32 / 0.7) } else { 0.0 });
+            }
+        }
+    }
 
     #[test]
     fn the_share_that_is_kept_is_that_asked_for() {

@@ -25,6 +25,39 @@ pub(crate) fn gate_in_place<E: Float>(rows: &mut [E], width: usize, activation: 
     });
 }
 
+/// The gradients of the gates and ups in `rows` of `width` gates and as many ups, given those of
+/// activation(gate) · up, one row after the other.
+pub(crate) fn gate_backward<E: Float>(
+    rows: &[E],
+    gradient: &[E],
+    width: usize,
+    activation: fn(&mut [E]),
+    slope: fn(&[E], &mut [E]),
+) -> Vec<E> {
+    let row = 2 * width;
+    let mut out = rows.to_vec();
+    assert_eq!(out.len(), 2 * gradient.len());
+    let (lines, work) = ((GROUP / row.max(1)).max(1), rows.len() * COST);
+    for_each_chunk(&mut out, lines * row, work, |i, chunk| {
+        for (line, out) in chunk.chunks_exact_mut(row).enumerate() {
+            let at = i * lines + line;
+            let (gates, ups) = rows[at * row..][..row].split_at(width);
+            let (of_gates, of_ups) = out.split_at_mut(width);
+            let g = &gradient[at * width..][..width];
+            for ((out, g), up) in of_gates.iter_mut().zip(g).zip(ups) {
+                *out = E::narrow(g.wide() * up.wide());
+            }
+            slope(gates, of_gates);
+            of_ups.copy_from_slice(gates);
+            activation(of_ups);
+            for (out, g) in of_ups.iter_mut().zip(g) {
+                *out = E::narrow(out.wide() * g.wide());
+            }
+        }
+    });
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +81,25 @@ mod tests {
                 }
             }
             assert_eq!(bits(&result).len(), rows * 2 * width);
+        }
+    }
+
+    #[test]
+    fn the_gradient_of_each_row_is_that_of_its_product() {
+        let mut rng = Rng::new(51);
+        for (rows, width) in [(1, 1), (3, 5), (700, 33), (4, 0), (0, 3)] {
+            let (data, g) = (rng.values::<f64>(rows * 2 * width), rng.values::<f64>(rows * width));
+            let square = |x: &mut [f64]| x.iter_mut().for_each(|x| *x *= *x);
+            let slope = |x: &[f64], g: &mut [f64]| {
+                g.iter_mut().zip(x).for_each(|(g, x)| *g *= 2.0 * x);
+            };
+            let result = in_pools(|| gate_backward(&data, &g, width, square, slope));
+            for (i, g) in g.iter().enumerate() {
+                let at = i / width * 2 * width + i % width;
+                let (gate, up) = (data[at], data[at + width]);
+                assert!((result[at] - 2.0 * gate * up * g).abs() < 1e-14);
+                assert!((result[at + width] - gate * gate * g).abs() < 1e-14);
+            }
         }
     }
 }

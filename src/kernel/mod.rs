@@ -13,6 +13,7 @@
 
 pub(crate) mod assign;
 pub(crate) mod attention;
+pub(crate) mod cross_entropy;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;
 pub(crate) mod exp;
@@ -28,6 +29,7 @@ mod lines;
 pub(crate) mod math;
 pub(crate) mod multi_head;
 pub(crate) mod norm;
+pub(crate) mod norm_backward;
 pub(crate) mod optim;
 pub(crate) mod output;
 pub(crate) mod parallel;

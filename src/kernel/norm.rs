@@ -134,6 +134,26 @@ impl<E: Float> Kernel<E::Wide> for Rows<'_, E> {
 }
 
 impl<E: Float> Norm<'_, E> {
+    /// The mean of a row (0 where that stays) and what its distance from it is multiplied by.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`; the row can be read at `from`.
+    #[inline(always)]
+    pub(super) unsafe fn moments<V: Vector<Scalar = E::Wide>>(
+        &self,
+        from: *const E,
+    ) -> (E::Wide, E::Wide) {
+        // SAFETY: the caller's.
+        let (mean, squares) = unsafe {
+            match self.centered {
+                true => moments::<E, V>(from, self.size, mean::<E, V>(from, self.size)),
+                false => (E::Wide::zero(), mean_of_squares::<E, V>(from, self.size)),
+            }
+        };
+        (mean, (squares + E::Wide::from_f64(self.epsilon)).sqrt().recip())
+    }
+
     /// One row, given its mean (0 where that stays) and what its distance from it is multiplied by.
     ///
     /// # Safety

@@ -84,6 +84,11 @@ pub(crate) fn backward<E: Float>(x: View<E>, g: View<E>, f: impl Backward<E::Wid
     unsafe { written_in_chunks(count, CHUNK, count * COST, write) }
 }
 
+/// As [`backward`], in the place of the gradients, on the calling thread. The slices are equally long.
+pub(crate) fn apply_backward<E: Float>(x: &[E], gradient: &mut [E], f: impl Backward<E::Wide>) {
+    E::Wide::vectorized(Isa::best(), Back { x, gradient, f });
+}
+
 /// `f` of elements and their gradients, in the place of those.
 struct Back<'a, E, F> {
     x: &'a [E],

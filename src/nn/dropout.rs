@@ -3,7 +3,7 @@
 use super::Mode;
 use crate::element::Float;
 use crate::error::{Error, Result};
-use crate::kernel::elementwise::zip;
+use crate::kernel::dropout::Dropout as Mask;
 use crate::shape::Shape;
 use crate::tensor::{AnyTensor, Tensor};
 
@@ -70,19 +70,15 @@ impl Dropout {
         let Some(generator) = mode.generator().filter(|_| self.probability > 0.0) else {
             return x;
         };
-        let keep = Tensor::from_fn_in(x.shape(), |_| generator.uniform() >= self.probability);
-        Tensor::typed(x.shape(), self.kept(x.any(), keep.any()))
+        let mask = Mask::new(self.probability, generator.bits());
+        Tensor::typed(x.shape(), dropped(x.any(), mask))
     }
+}
 
-    /// `x` where `keep` is true, scaled up for what goes. Knows no shape, so that its loop is compiled
-    /// once for all.
-    fn kept<E: Float>(&self, x: &AnyTensor<E>, keep: &AnyTensor<bool>) -> AnyTensor<E> {
-        let scale = if self.probability < 1.0 { 1.0 / (1.0 - self.probability) } else { 0.0 };
-        let scale = E::from_f64(scale).wide();
-        let data = zip(x.view(), keep.view(), |value, keep| match keep {
-            true => E::narrow(value.wide() * scale),
-            false => E::default(),
-        });
-        AnyTensor::from_packed(x.dims(), data)
-    }
+/// x with the numbers dropped that the mask says, and of the gradient the same ones. Knows no shape, so that
+/// it is compiled once for all.
+fn dropped<E: Float>(x: &AnyTensor<E>, mask: Mask) -> AnyTensor<E> {
+    AnyTensor::from_packed(x.dims(), mask.of(x.view())).recorded_from(x, || {
+        move |g: &AnyTensor<E>| AnyTensor::from_packed(g.dims(), mask.of(g.view()))
+    })
 }

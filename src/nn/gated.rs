@@ -1,16 +1,15 @@
 //! The gated feed-forward block.
 
+use super::packing::{Map, is_recorded, linear_rule, recorded};
 use super::{BiasKind, Dropout, Linear, Mode, Module, NoBias, Packing};
 use crate::axis::{Hidden, Model};
 use crate::element::Float;
-use crate::kernel::gated::gate_in_place;
-use crate::kernel::linear::Projection;
+use crate::kernel::gated::{gate_backward, gate_in_place};
 use crate::ops::Activation;
 use crate::parameters;
 use crate::shape::EndsWith;
 use crate::size::{Size, Static};
 use crate::tensor::{AnyTensor, Generator, Tensor};
-use std::sync::Arc;
 
 /// down(activation(gate(x)) ⊙ up(x)), from width M to F and back.
 ///
@@ -91,34 +90,44 @@ impl<M: Size, F: Size, B: BiasKind, E: Float> GatedFeedForward<M, F, B, E> {
         S: EndsWith<(Model<M>,)>,
         S::WithTail<Hidden<F>>: EndsWith<(Hidden<F>,), WithTail<Model<M>> = S>,
     {
-        let hidden = gated(x.any(), &self.fused(mode), self.activation.of_slice());
-        let shape = x.shape().with_tail(self.up.weight.shape().1);
-        let hidden = self.dropout.of(Tensor::typed(shape, hidden), mode);
-        self.down.forward(&hidden, mode)
-    }
-
-    /// x · (W_gate | W_up) + (b_gate | b_up) as one map.
-    fn fused(&self, mode: &mut impl Mode) -> Arc<Projection<E>> {
         let (gate, up) = (mode.read(&self.gate.weight), mode.read(&self.up.weight));
         let biases = [&self.gate.bias, &self.up.bias].map(|bias| B::get(bias));
         let biases = biases.map(|bias| bias.map(|bias| mode.read(bias)));
         let [b_gate, b_up] = biases.each_ref().map(|bias| bias.as_ref().map(Tensor::any));
-        self.packing.of(&[(gate.any(), b_gate), (up.any(), b_up)])
+        let maps = [(gate.any(), b_gate), (up.any(), b_up)];
+        let hidden = gated(x.any(), &maps, self.activation, &self.packing);
+        let shape = x.shape().with_tail(self.up.weight.shape().1);
+        let hidden = self.dropout.of(Tensor::typed(shape, hidden), mode);
+        self.down.forward(&hidden, mode)
     }
 }
 
-/// activation(gates) ⊙ ups, for the gates and ups that `fused` gives side by side: a view of every
-/// row's first half.
+/// activation(x · W_gate + b_gate) ⊙ (x · W_up + b_up), given both maps, which are one product: a view of
+/// every row's first half. Where it is recorded, what the activation saw is kept. Knows no shape, so that
+/// it is compiled once for all.
 fn gated<E: Float>(
     x: &AnyTensor<E>,
-    fused: &Projection<E>,
-    activation: fn(&mut [E]),
+    maps: &[Map<E>; 2],
+    activation: Activation,
+    packing: &Packing<E>,
 ) -> AnyTensor<E> {
+    let fused = packing.of(maps);
     let (last, both) = (x.rank() - 1, fused.weight.dims().1);
+    let (dims, act) = (x.layout().dims.replaced(last, both), activation.of_slice());
     let mut hidden = fused.apply(x.view(), None);
-    gate_in_place(&mut hidden, both / 2, activation);
-    let hidden = AnyTensor::from_packed(&x.layout().dims.replaced(last, both), hidden);
-    hidden.viewed(hidden.layout().sliced(last, 0, both / 2))
+    let rows = is_recorded(x, maps).then(|| hidden.clone());
+    gate_in_place(&mut hidden, both / 2, act);
+    let hidden = AnyTensor::from_packed(&dims, hidden);
+    let hidden = hidden.viewed(hidden.layout().sliced(last, 0, both / 2));
+    let Some(rows) = rows else { return hidden };
+    recorded(hidden, x, maps, || {
+        let of_maps = linear_rule(x, maps);
+        move |g| {
+            let (g, slope) = (g.to_vec(), activation.slope_of_slice());
+            let data = gate_backward(&rows, &g, both / 2, act, slope);
+            of_maps(&AnyTensor::from_packed(&dims, data))
+        }
+    })
 }
 
 #[diagnostic::do_not_recommend]

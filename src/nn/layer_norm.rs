@@ -1,11 +1,11 @@
 //! Layer normalisation.
 
+use super::norm::NormOf;
 use super::{Field, Mode, Module, Parameter, Visitor, VisitorMut};
 use crate::axis::Axis;
 use crate::element::Float;
-use crate::kernel::norm::{Norm, normalize_in_place, normalized};
 use crate::shape::{EndsWith, FixedSizes, Shape, for_each_rank};
-use crate::tensor::{AnyTensor, Tensor};
+use crate::tensor::Tensor;
 
 /// What a norm runs over: one axis, `Model<M>`, or a tuple of the last axes, `(Seq<S>, Model<M>)`.
 #[diagnostic::on_unimplemented(
@@ -93,7 +93,7 @@ impl<A: Trailing, E: Float> LayerNorm<A, E> {
         mode: &mut impl Mode,
     ) -> Tensor<S, E> {
         let (weight, bias) = (mode.read(&self.weight).packed(), mode.read(&self.bias).packed());
-        x.with_data(normalized(x.any().view(), self.norm(&weight, &bias)))
+        Tensor::typed(x.shape(), self.norm(&weight, &bias).of(x.any()))
     }
 
     /// Puts the normalised rows in the place of `x`'s.
@@ -103,30 +103,17 @@ impl<A: Trailing, E: Float> LayerNorm<A, E> {
         mode: &mut impl Mode,
     ) {
         let (weight, bias) = (mode.read(&self.weight).packed(), mode.read(&self.bias).packed());
-        x.any_mut().normalize_in_place(self.norm(&weight, &bias));
+        self.norm(&weight, &bias).apply(x.any_mut());
     }
 
-    /// What the kernel does, given packed parameters.
+    /// The operation, given packed parameters.
     fn norm<'a>(
         &self,
         weight: &'a Tensor<A::Shape, E>,
         bias: &'a Tensor<A::Shape, E>,
-    ) -> Norm<'a, E> {
-        Norm {
-            size: weight.count(),
-            centered: true,
-            epsilon: self.epsilon,
-            weight: weight.as_slice(),
-            bias: bias.as_slice(),
-        }
-    }
-}
-
-// Knows no shape, so that it is compiled once for all.
-impl<E: Float> AnyTensor<E> {
-    fn normalize_in_place(&mut self, norm: Norm<E>) {
-        let in_place = |rows: &mut [E]| normalize_in_place(rows, norm);
-        self.update(in_place, |rows| normalized(rows, norm));
+    ) -> NormOf<'a, E> {
+        let (weight, bias) = (weight.any(), Some(bias.any()));
+        NormOf { weight, bias, centered: true, epsilon: self.epsilon }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Parameters, modules, and the layers around attention.
 
 mod bias;
+mod check;
 mod decoder;
 mod dropout;
 mod embedding;
@@ -10,14 +11,17 @@ mod gated;
 mod init;
 mod layer_norm;
 mod linear;
+mod loss;
 mod mode;
 mod module;
+mod norm;
 mod packing;
 mod parameter;
 mod positions;
 mod rms_norm;
 
 pub use bias::{Absent, Bias, BiasKind, NoBias};
+pub use check::try_check_gradients;
 pub use decoder::{Decoder, DecoderConfig, DecoderLayer};
 pub use dropout::Dropout;
 pub use embedding::Embedding;
@@ -27,6 +31,7 @@ pub use gated::GatedFeedForward;
 pub use init::{Fans, Init};
 pub use layer_norm::{LayerNorm, Trailing};
 pub use linear::Linear;
+pub use loss::{CrossEntropy, mean_squared_error, try_cross_entropy};
 pub use mode::{Infer, Mode, RecordedUnderTrain, Train};
 pub(crate) use module::fmt_module;
 pub use module::{

@@ -55,16 +55,29 @@ impl<E: Float> Packing<E> {
         let projection = self.of(maps);
         let dims = x.layout().dims.replaced(x.rank() - 1, projection.weight.dims().1);
         let result = AnyTensor::from_packed(&dims, projection.apply(x.view(), None));
-        if !is_recorded(x, maps) {
-            return result;
-        }
-        let inputs: Vec<_> = [x].into_iter().chain(maps.iter().flat_map(parts)).collect();
-        result.recorded(&inputs, || linear_rule(x, maps))
+        recorded(result, x, maps, || linear_rule(x, maps))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Slot<E>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// `result`, computed from x and linear maps: `rule` gives what [`linear_rule`] does.
+pub(crate) fn recorded<E: Float, R>(
+    result: AnyTensor<E>,
+    x: &AnyTensor<E>,
+    maps: &[Map<E>],
+    rule: impl FnOnce() -> R,
+) -> AnyTensor<E>
+where
+    R: Fn(&AnyTensor<E>) -> Vec<Option<AnyTensor<E>>> + Send + Sync + 'static,
+{
+    if !is_recorded(x, maps) {
+        return result;
+    }
+    let inputs: Vec<_> = [x].into_iter().chain(maps.iter().flat_map(parts)).collect();
+    result.recorded(&inputs, rule)
 }
 
 /// Whether a gradient would come through the linear maps of x.

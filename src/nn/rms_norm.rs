@@ -1,8 +1,8 @@
 //! Root mean square normalisation.
 
+use super::norm::NormOf;
 use super::{Field, Mode, Module, Parameter, Trailing, Visitor, VisitorMut};
 use crate::element::Float;
-use crate::kernel::norm::{Norm, normalized};
 use crate::shape::{EndsWith, FixedSizes};
 use crate::tensor::Tensor;
 
@@ -59,14 +59,9 @@ impl<A: Trailing, E: Float> RmsNorm<A, E> {
         mode: &mut impl Mode,
     ) -> Tensor<S, E> {
         let weight = mode.read(&self.weight).packed();
-        let norm = Norm {
-            size: weight.count(),
-            centered: false,
-            epsilon: self.epsilon,
-            weight: weight.as_slice(),
-            bias: None,
-        };
-        x.with_data(normalized(x.any().view(), norm))
+        let (weight, epsilon) = (weight.any(), self.epsilon);
+        let norm = NormOf { weight, bias: None, centered: false, epsilon };
+        Tensor::typed(x.shape(), norm.of(x.any()))
     }
 }
 

@@ -214,6 +214,20 @@ impl Activation {
         }
     }
 
+    /// Multiplies gradients by the activation's slope at elements, on the calling thread.
+    pub(crate) fn slope_of_slice<E: Float>(self) -> fn(&[E], &mut [E]) {
+        match self {
+            Activation::Relu => |x, g| {
+                for (g, x) in g.iter_mut().zip(x) {
+                    *g = if *x <= E::default() { E::default() } else { *g };
+                }
+            },
+            Activation::Gelu => |x, g| pointwise::apply_backward(x, g, Gelu),
+            Activation::GeluTanh => |x, g| pointwise::apply_backward(x, g, GeluTanh),
+            Activation::Silu => |x, g| pointwise::apply_backward(x, g, Silu),
+        }
+    }
+
     /// Puts the activation of every element in its place. Takes no new memory, unless the elements are
     /// shared with another tensor, which keeps them, or lie in memory out of order.
     ///

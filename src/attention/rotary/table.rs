@@ -91,14 +91,8 @@ impl<S, R, P, E> RotaryTable<S, R, P, E> {
         P: Pairing,
         E: Float,
     {
-        let [batch, heads, len, _] = *x.dims() else { unreachable!("heads have four axes") };
-        let last = self.cos.rank() - 1;
-        let full = [batch, heads, len, self.cos.dims()[last]];
-        let at: &[usize] = if last == 1 { &[2, 3] } else { &[0, 2, 3] };
-        let layout = self.cos.layout().broadcast(&full, at);
-        let turns = [self.cos.view().data, self.sin.view().data];
         let pairs = if P::ADJACENT { Pairs::Adjacent } else { Pairs::SplitHalf };
-        AnyTensor::from_packed(x.dims(), rotate(x.view(), turns, &layout, pairs))
+        turned(x, [&self.cos, &self.sin], pairs)
     }
 
     /// `cos` and `sin` are packed, over the positions and R/2 pairs.
@@ -202,4 +196,23 @@ impl<S: Shape, R, P: Pairing, E: Float> Debug for RotaryTable<S, R, P, E> {
         let pairs = self.cos.dims().last().copied().unwrap_or_default();
         write!(f, "RotaryTable {{ {:?}, {pairs} pairs, {} }}", self.positions, P::NAME)
     }
+}
+
+/// `x` with its pairs turned by the angles whose cosines and sines are `turns`: two tensors of one layout.
+/// The gradient is turned back, by the angles with the other sign.
+fn turned<E: Float>(x: &AnyTensor<E>, turns: [&AnyTensor<E>; 2], pairs: Pairs) -> AnyTensor<E> {
+    let [batch, heads, len, _] = *x.dims() else { unreachable!("heads have four axes") };
+    let [cos, sin] = turns;
+    let last = cos.rank() - 1;
+    let full = [batch, heads, len, cos.dims()[last]];
+    let at: &[usize] = if last == 1 { &[2, 3] } else { &[0, 2, 3] };
+    let layout = cos.layout().broadcast(&full, at);
+    let data = rotate(x.view(), turns.map(|turns| turns.view().data), &layout, pairs);
+    AnyTensor::from_packed(x.dims(), data).recorded_from(x, || {
+        let (cos, sin) = (cos.detached(), sin.detached());
+        move |g| {
+            let back = sin.mapped(|sin| E::narrow(-sin.wide()));
+            turned(g, [&cos.copied(), &back], pairs)
+        }
+    })
 }
