@@ -41,8 +41,7 @@ impl Gradients {
     pub fn norm(&self) -> f64 {
         let squares =
             |gradient: &FloatTensor| with_elements!(gradient, g => sum_of_squares(g.view()));
-        // Not `sum`, which is −0 where there is nothing.
-        self.0.values().map(squares).fold(0.0, |sum, part: f64| sum + part).sqrt()
+        self.0.values().map(squares).fold(0.0, |sum: f64, square| sum + square).sqrt()
     }
 
     /// Multiplies all gradients by one number.

@@ -21,13 +21,6 @@ pub(crate) fn assign<E: Element>(from: View<E>, to: &mut [E], layout: &Layout) {
     });
 }
 
-/// Moves the elements `from..from + len` of each line of `line` elements to the line's start.
-pub(crate) fn move_to_front<E: Element>(data: &mut [E], line: usize, from: usize, len: usize) {
-    for line in data.chunks_exact_mut(line.max(1)) {
-        line.copy_within(from..from + len, 0);
-    }
-}
-
 /// Adds the elements of `from` to those in the places of `layout`, which has the same sizes, in row-major
 /// order.
 pub(crate) fn accumulate<E: Float>(from: View<E>, to: &mut [E], layout: &Layout) {
@@ -53,6 +46,13 @@ pub(crate) fn take_each_once<E: Element>(from: &mut [E], layout: &Layout) -> Vec
     taken
 }
 
+/// Moves the elements `from..from + len` of each line of `line` elements to the line's start.
+pub(crate) fn move_to_front<E: Element>(data: &mut [E], line: usize, from: usize, len: usize) {
+    for line in data.chunks_exact_mut(line.max(1)) {
+        line.copy_within(from..from + len, 0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +72,19 @@ mod tests {
                 assert_eq!(between(&written.data), before, "gaps are left alone");
             }
         }
+    }
+
+    #[test]
+    fn elements_add_up_in_the_places_of_a_layout_and_are_taken_from_each_once() {
+        let from = View { data: &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], layout: Layout::packed(&[2, 3]) };
+        let mut sums = [10.0; 3];
+        let repeated = Layout::packed(&[3]).broadcast(&[2, 3], &[1]);
+        accumulate(from, &mut sums, &repeated);
+        assert_eq!(sums, [15.0, 17.0, 19.0]);
+        assert_eq!(take_each_once(&mut sums, &repeated), [15.0, 17.0, 19.0, 0.0, 0.0, 0.0]);
+        let mut sums = [0.0; 6];
+        accumulate(from, &mut sums, &Layout::packed(&[3, 2]).transposed());
+        assert_eq!(sums, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
     }
 
     #[test]

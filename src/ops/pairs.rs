@@ -235,7 +235,7 @@ impl<E: Float> AnyTensor<E> {
         let mut sum = self.detached();
         for axis in (0..self.rank()).rev().filter(|axis| !at.contains(axis)) {
             let next_too = axis > 0 && !at.contains(&(axis - 1));
-            match sum.layout().merged(axis.max(1) - 1).filter(|_| next_too) {
+            match next_too.then(|| sum.layout().merged(axis - 1)).flatten() {
                 Some(both) => sum = sum.viewed(both),
                 None => {
                     let dims = sum.layout().dims.removed(axis);

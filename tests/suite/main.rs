@@ -9,6 +9,7 @@ mod cases;
 mod fixtures;
 mod generate;
 mod glassllm;
+mod gradients;
 mod grouped;
 mod io;
 mod linear_attention;
