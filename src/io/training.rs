@@ -205,7 +205,7 @@ fn read_slots<E: Float + super::decode::FromFile>(
 fn read_generator(file: &TensorFile) -> Result<Generator> {
     let found = read_numbers(file, GENERATOR)?;
     let whole = |&number: &f64| {
-        let fits = number >= 0.0 && number <= f64::from(u32::MAX) && number.fract() == 0.0;
+        let fits = (0.0..=f64::from(u32::MAX)).contains(&number) && number.fract() == 0.0;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
         fits.then_some(number as u32)
     };
@@ -219,7 +219,7 @@ fn read_count(file: &TensorFile, key: &str) -> Result<u64> {
     let found = read_numbers(file, key)?;
     match found[..] {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
-        [count] if count >= 0.0 && count <= EXACT && count.fract() == 0.0 => Ok(count as u64),
+        [count] if (0.0..=EXACT).contains(&count) && count.fract() == 0.0 => Ok(count as u64),
         _ => Err(file.refused(key, format!("expected one whole number, found {found:?}"))),
     }
 }

@@ -84,7 +84,8 @@ fn split_pieces<T: Send, const N: usize>(
             if shared {
                 rayon::join(first, second);
             } else {
-                (first(), second());
+                first();
+                second();
             }
         }
     }

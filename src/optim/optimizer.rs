@@ -93,17 +93,25 @@ pub(crate) enum Slots {
     F64(Vec<AnyTensor<f64>>),
 }
 
-impl<R: UpdateRule> Optimizer<R> {
+impl<R> Optimizer<R> {
     /// An optimizer that has seen nothing yet.
+    ///
+    /// # Compile errors
+    /// `optimizer_must_follow_a_rule`: "`f64` is not a rule that an optimizer follows".
     ///
     /// # Errors
     /// Where a setting of the rule lies outside of what it can be.
-    pub fn try_new(rule: R) -> Result<Self> {
+    pub fn try_new(rule: R) -> Result<Self>
+    where
+        R: UpdateRule,
+    {
         rule.check()?;
         let (groups, factors, frozen) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Optimizer { rule, groups, factors, frozen, state: BTreeMap::new() })
     }
+}
 
+impl<R: UpdateRule> Optimizer<R> {
     /// With other settings for the parameters whose full names `names` holds of; of several groups that a
     /// name belongs to, the first that was given counts.
     ///

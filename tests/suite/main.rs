@@ -32,3 +32,4 @@ mod torch_mha;
 mod torch_norms;
 mod torch_positions;
 mod torch_sdpa;
+mod train_char_lm;
