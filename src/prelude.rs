@@ -6,6 +6,6 @@
 pub use crate::{
     AnyTensor, Axis, Batch, C, Causal, DivisibleBy, GroupedAttention, HeadDim, HeadDimOf, Heads,
     Hidden, Infer, Key, KvCache, KvHeads, Linear, MaskFor, Mode, Model, Module, MultiHeadAttention,
-    NoMask, Query, Rotary, RotaryWidth, Seq, Shape, Size, Static, Tensor, Vocab, dispatch,
+    NoMask, Query, Rotary, RotaryWidth, Seq, Shape, Size, Static, Tensor, Train, Vocab, dispatch,
     dyn_size, parameters,
 };

@@ -2,9 +2,10 @@
 //! the count is the whole process's.
 
 use shapeproof::{
-    Batch, C, Checkpoint, Embedding, Generator, HeadDim, Heads, Hidden, Infer, Key, KvCache,
-    Linear, Model, Module, MultiHeadAttention, NoMask, Parameter, Query, Seq, Source, Tensor,
-    TensorFile, Vocab, WeightLayout, parameters, scaled_dot_product_attention,
+    Activation, Batch, C, Checkpoint, Embedding, FeedForward, Generator, HeadDim, Heads, Hidden,
+    Infer, Key, KvCache, LayerNorm, Linear, Model, Module, MultiHeadAttention, NoMask, Parameter,
+    Query, Seq, Source, Tensor, TensorFile, Train, Vocab, WeightLayout, parameters,
+    scaled_dot_product_attention,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs::{self, File};
@@ -277,6 +278,61 @@ fn a_small_layer_allocates_its_output_alone() {
     drop(y);
     // The elements, and the shared cell around them.
     assert_eq!(calls, 2);
+}
+
+/// How many times `f` asks for memory, the second time that it runs.
+fn allocations<T>(f: impl Fn() -> T) -> usize {
+    drop(f());
+    let before = CALLS.load(SeqCst);
+    let result = f();
+    let calls = CALLS.load(SeqCst) - before;
+    drop(result);
+    calls
+}
+
+#[test]
+fn without_parameters_in_training_nothing_is_recorded() {
+    let _turn = Turn::new("recorded");
+    type Small = (Batch<C<4>>, Seq<C<6>>, Model<C<8>>);
+    let x = Tensor::<Small>::ones();
+    let row = Tensor::<(Model<C<8>>,)>::ones();
+    // The elements of the result, and the shared cell around them.
+    assert_eq!(allocations(|| x.add(&row)), 2);
+    assert_eq!(allocations(|| x.mul(&x)), 2);
+    assert_eq!(allocations(|| x.gelu()), 2);
+    assert_eq!(allocations(|| x.softmax(Model)), 2);
+    assert_eq!(allocations(|| x.sum(Model)), 2);
+    // A view takes none.
+    assert_eq!(allocations(|| x.transpose(Seq, Model)), 0);
+    assert_eq!(allocations(|| x.try_select(Batch, 1)), 0);
+    let up = Linear::<Model<C<8>>, Hidden<C<12>>>::xavier(&mut Generator::seeded(1));
+    assert_eq!(allocations(|| up.forward(&x, &mut Infer)), 2);
+    let norm = LayerNorm::<Model<C<8>>>::new(1e-5);
+    assert_eq!(allocations(|| norm.forward(&x, &mut Infer)), 2);
+    let block = FeedForward::<C<8>, C<12>>::xavier(Activation::Gelu, &mut Generator::seeded(2));
+    assert_eq!(allocations(|| block.forward(&x, &mut Infer)), 4);
+    // In training, each of them takes a node besides.
+    assert!(allocations(|| up.forward(&x, &mut Train::seeded(1))) > 2);
+}
+
+/// What was computed before keeps what its gradient needs, and no more.
+#[test]
+fn a_graph_that_is_dropped_gives_its_memory_back() {
+    let _turn = Turn::new("graph");
+    let layer = Linear::<Model<C<64>>, Hidden<C<64>>>::xavier(&mut Generator::seeded(1));
+    let x = Tensor::<(Batch<C<64>>, Model<C<64>>)>::ones();
+    let step = || {
+        let mut train = Train::seeded(1);
+        let loss = layer.forward(&x, &mut train).gelu().mean_all();
+        train.backward(&loss)
+    };
+    drop(step());
+    let before = LIVE.load(SeqCst);
+    let gradients = step();
+    let held = LIVE.load(SeqCst) - before;
+    assert!(held < 4 * (64 * 64 + 64) + 2048, "{held} bytes for the gradients");
+    drop(gradients);
+    assert_eq!(LIVE.load(SeqCst), before);
 }
 
 /// 8 heads of 64 over 16,384 positions: the scores of one head alone would be 1 GiB.

@@ -7,7 +7,7 @@ use crate::kernel::cross_entropy::{Smoothing, cross_entropy_backward, losses};
 use crate::kernel::layout::{Layout, View};
 use crate::kernel::reduce::sum;
 use crate::ops::index_of;
-use crate::shape::{NonScalar, Shape};
+use crate::shape::{EndsWith, NonScalar, Shape};
 use crate::tensor::{AnyTensor, Tensor};
 use std::fmt::{self, Debug, Formatter};
 use std::marker::PhantomData;
@@ -22,7 +22,7 @@ use std::marker::PhantomData;
 /// As [`CrossEntropy`].
 ///
 /// # Compile errors
-/// `targets_must_have_the_axes_before_the_classes`.
+/// `targets_must_have_the_axes_before_the_classes`, `targets_of_a_loss_must_be_integers`.
 ///
 /// # Errors
 /// Where a target is no class: the first such target and its place.
@@ -40,11 +40,14 @@ use std::marker::PhantomData;
 /// assert_eq!(wrong.unwrap_err().to_string(), text);
 /// # Ok::<(), shapeproof::Error>(())
 /// ```
-pub fn try_cross_entropy<S: NonScalar, E: Float, T: Index>(
+pub fn try_cross_entropy<S, E: Float, T: Index>(
     logits: &Tensor<S, E>,
     targets: &Tensor<S::Init, T>,
-) -> Result<Tensor<(), E>> {
-    CrossEntropy::new().try_of(logits, targets)
+) -> Result<Tensor<(), E>>
+where
+    S: NonScalar,
+{
+    CrossEntropy::<S::Last, E>::new().loss(logits, targets)
 }
 
 /// Cross entropy with its settings: w_t · −ln softmax(logits)_t at the target t of each place, added up,
@@ -129,17 +132,27 @@ impl<A: Axis, E: Float> CrossEntropy<A, E> {
 
     /// The loss.
     ///
+    /// # Compile errors
+    /// `class_weights_must_be_those_of_the_classes`.
+    ///
     /// # Errors
-    /// Where a target is no class, and not ignored: the first such target and its place; where the weights
-    /// are of another size.
+    /// Where a target is no class, and not ignored: the first such target and its place.
     pub fn try_of<S, T: Index>(
         &self,
         logits: &Tensor<S, E>,
         targets: &Tensor<S::Init, T>,
     ) -> Result<Tensor<(), E>>
     where
-        S: NonScalar<Last = A>,
+        S: NonScalar + EndsWith<(A,)>,
     {
+        self.loss(logits, targets)
+    }
+
+    fn loss<S: NonScalar, T: Index>(
+        &self,
+        logits: &Tensor<S, E>,
+        targets: &Tensor<S::Init, T>,
+    ) -> Result<Tensor<(), E>> {
         let classes = logits.dims()[S::RANK - 1];
         let targets = self.classes_of(targets, classes)?;
         Ok(Tensor::typed((), self.of_any(logits.any(), targets)))

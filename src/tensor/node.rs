@@ -10,6 +10,7 @@
 use super::{AnyTensor, FloatTensor};
 use crate::element::{Element, Float};
 use crate::shape::Dims;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -80,6 +81,11 @@ impl Node {
         inputs.into_iter().flatten()
     }
 }
+
+// Nothing of a node changes before it is dropped, so a panic leaves none half-changed: what tensors could
+// do before they had nodes, they still can.
+impl UnwindSafe for Node {}
+impl RefUnwindSafe for Node {}
 
 impl Drop for Node {
     /// A loop, because a chain of operations may be longer than the stack is deep.

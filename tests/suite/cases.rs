@@ -6,6 +6,7 @@ mod masks;
 mod numbers;
 mod sizes;
 mod sparse;
+mod training;
 
 use shapeproof::Float;
 

@@ -18,7 +18,7 @@ use proptest::test_runner::{Config, RngSeed};
 use shapeproof::{Axis, Element, Shape, Tensor, axis, try_stack};
 
 /// How many draws, and from which seed.
-fn draws(cases: u32) -> Config {
+pub(crate) fn draws(cases: u32) -> Config {
     let asked = Config::default();
     Config {
         cases: if std::env::var_os("PROPTEST_CASES").is_some() { asked.cases } else { cases },

@@ -237,6 +237,17 @@ impl<'a, E: Float> HeadMask<'a, E> {
         }
     }
 
+    /// Hides what [`apply`](Self::apply) leaves alone: what lies beyond the bounds of each tile's columns.
+    pub(super) fn hide_beyond_bounds<R: Real>(&self, step: usize, scores: &mut [R]) {
+        let keys = scores.len() / self.width;
+        for panel in (0..self.width).step_by(step) {
+            let bound = self.bound(panel..panel + step, keys);
+            for row in scores[bound * self.width..].chunks_exact_mut(self.width) {
+                row[panel..panel + step].fill(R::neg_infinity());
+            }
+        }
+    }
+
     /// Hides what lies outside of the runs.
     #[inline(always)]
     fn apply_runs<R: Real>(&self, step: usize, scores: &mut [R]) {

@@ -4,6 +4,7 @@
 //! scores never exists as a whole: a block holds the scores of its queries with one block of keys at a
 //! time. A few queries take another way ([`few`]).
 
+mod backward;
 mod block;
 mod blocks;
 mod few;
@@ -19,6 +20,7 @@ mod terms;
 mod tests;
 mod values;
 
+pub(crate) use backward::{Forward, Gradients, attention_backward};
 pub(crate) use blocks::Blocks;
 pub(crate) use mask::{Band, Diagonal, Mask, Offset};
 pub use stages::Stage;

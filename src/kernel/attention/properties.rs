@@ -6,25 +6,25 @@ use super::*;
 use crate::kernel::dropout::Dropout;
 use crate::kernel::layout::Layout;
 use crate::kernel::testing::{Block, Rng, bits, in_pools};
+use num_traits::Float as _;
 
 /// What a random mask and random settings are made of. Views are over some of the axes [B, H, Q, K], the
 /// keys without the extra ones.
-#[derive(Default)]
-struct Parts {
+pub(super) struct Parts<E> {
     extra: usize,
     keep: Vec<Block<bool>>,
-    bias: Vec<Block<f32>>,
+    bias: Vec<Block<E>>,
     bands: Vec<Diagonal<'static>>,
     /// Of the bands and of what depends on positions, where it is not the same for all samples.
     offsets: Option<Vec<isize>>,
     ranges: Vec<[usize; 2]>,
     blocks: Option<ListedBlocks>,
-    slopes: Option<Block<f32>>,
-    distances: Option<(Block<f32>, isize)>,
-    sinks: Vec<Block<f32>>,
+    slopes: Option<Block<E>>,
+    distances: Option<(Block<E>, isize)>,
+    sinks: Vec<Block<E>>,
     softcap: Option<f64>,
     dropout: Option<Dropout>,
-    relative: Option<(usize, Block<f32>, Block<f32>)>,
+    relative: Option<(usize, Block<E>, Block<E>)>,
 }
 
 struct ListedBlocks {
@@ -49,15 +49,33 @@ impl ListedBlocks {
     }
 }
 
-fn fill(block: &mut ScoreBlock<'_, f32>) {
+fn fill<E: Float>(block: &mut ScoreBlock<'_, E>) {
     let (batch, head) = (block.batch, block.head);
     block.fill(|i, j| match (i * 7 + j * 3 + batch + head) % 5 {
-        0 => f32::NEG_INFINITY,
-        n => n as f32 * 0.5,
+        0 => E::from_f64(f64::NEG_INFINITY),
+        n => E::from_f64(n as f64 * 0.5),
     });
 }
 
-impl Parts {
+impl<E: Float> Parts<E> {
+    fn none() -> Self {
+        Parts {
+            extra: 0,
+            keep: vec![],
+            bias: vec![],
+            bands: vec![],
+            offsets: None,
+            ranges: vec![],
+            blocks: None,
+            slopes: None,
+            distances: None,
+            sinks: vec![],
+            softcap: None,
+            dropout: None,
+            relative: None,
+        }
+    }
+
     /// Flags, biases and bands: what was always there.
     fn random(rng: &mut Rng, full: [usize; 4]) -> Self {
         let layout = |rng: &mut Rng| {
@@ -65,7 +83,7 @@ impl Parts {
             let dims: Vec<usize> = at.iter().map(|&axis| full[axis]).collect();
             (dims.iter().product::<usize>(), Layout::packed(&dims).broadcast(&full, &at))
         };
-        let mut parts = Parts::default();
+        let mut parts = Parts::none();
         for _ in 0..rng.below(3) {
             let (count, layout) = layout(rng);
             let data = (0..count).map(|_| rng.below(5) > 0).collect();
@@ -73,8 +91,9 @@ impl Parts {
         }
         for _ in 0..rng.below(3) {
             let (count, layout) = layout(rng);
-            let mut data = rng.values::<f32>(count);
-            data.iter_mut().for_each(|x| *x = if *x < -1.6 { f32::NEG_INFINITY } else { *x });
+            let mut data = rng.values::<E>(count);
+            let hidden = E::narrow(E::Wide::neg_infinity());
+            data.iter_mut().for_each(|x| *x = if x.to_f64() < -1.6 { hidden } else { *x });
             parts.bias.push(Block { data, layout });
         }
         for _ in 0..rng.below(3) {
@@ -84,7 +103,7 @@ impl Parts {
     }
 
     /// Any of what there is, for queries of these sizes and values of the width `dv`.
-    fn all(rng: &mut Rng, [b, h, q, keys]: [usize; 4], dv: usize) -> Self {
+    pub(super) fn all(rng: &mut Rng, [b, h, q, keys]: [usize; 4], dv: usize) -> Self {
         let extra = rng.below(3).min(keys) * rng.below(2);
         let full @ [.., k] = [b, h, q, keys - extra];
         let mut parts = Parts { extra, ..Parts::random(rng, full) };
@@ -101,7 +120,8 @@ impl Parts {
         }
         if now(rng) {
             parts.slopes = Some(rng.block(&[h]));
-            parts.slopes.iter_mut().flat_map(|x| &mut x.data).for_each(|x| *x *= 0.05);
+            let scaled = |x: &mut E| *x = E::from_f64(x.to_f64() * 0.05);
+            parts.slopes.iter_mut().flat_map(|x| &mut x.data).for_each(scaled);
         }
         if now(rng) {
             let count = 1 + rng.below(40);
@@ -129,7 +149,7 @@ impl Parts {
         self.offsets.as_deref().map_or(Offset::Same(3), Offset::BySample)
     }
 
-    fn mask(&self) -> Mask<'_, f32> {
+    pub(super) fn mask(&self) -> Mask<'_, E> {
         let mut mask = Mask {
             extra: self.extra,
             keep: self.keep.iter().map(Block::view).collect(),
@@ -159,7 +179,7 @@ impl Parts {
         mask
     }
 
-    fn settings(&self, scale: f64) -> Settings<'_, f32> {
+    pub(super) fn settings(&self, scale: f64) -> Settings<'_, E> {
         let relative = self.relative.as_ref().map(|(max, products, values)| Relative {
             products: Some(products.view()),
             values: Some(values.view()),
@@ -183,7 +203,7 @@ fn diagonal(rng: &mut Rng, [_, _, queries, keys]: [usize; 4]) -> Diagonal<'stati
     }
 }
 
-fn sizes(rng: &mut Rng) -> [usize; 7] {
+pub(super) fn sizes(rng: &mut Rng) -> [usize; 7] {
     let groups = 1 + rng.below(2);
     let heads = groups * (1 + rng.below(3));
     let [queries, d, dv] = [0; 3].map(|_| 1 + rng.below(140));
@@ -196,7 +216,7 @@ fn random_sizes_and_masks_match_the_definition() {
     for _ in 0..if cfg!(debug_assertions) { 12 } else { 120 } {
         let sizes = sizes(&mut rng);
         let case = case::<f32>(&mut rng, sizes);
-        let parts = Parts::random(&mut rng, case.dims());
+        let parts = Parts::<f32>::random(&mut rng, case.dims());
         case.check(&parts.mask());
     }
 }
@@ -211,7 +231,7 @@ fn random_settings_match_the_definition() {
             sizes[4] *= 1 + 10 * rng.below(2);
         }
         let case = case::<f32>(&mut rng, sizes);
-        let parts = Parts::all(&mut rng, case.dims(), sizes[6]);
+        let parts = Parts::<f32>::all(&mut rng, case.dims(), sizes[6]);
         case.check_with(&parts.settings(case.scale), &parts.mask());
     }
 }
@@ -223,7 +243,7 @@ fn random_strides_threads_and_hidden_numbers_change_no_bit() {
         let sizes = sizes(&mut rng);
         let case = case::<f32>(&mut rng, sizes);
         let full @ [b, h, _, keys] = case.dims();
-        let mut parts = Parts::random(&mut rng, full);
+        let mut parts = Parts::<f32>::random(&mut rng, full);
         let hidden: Vec<bool> = (0..keys).map(|_| rng.below(4) == 0).collect();
         let layout = Layout::packed(&[keys]).broadcast(&full, &[3]);
         parts.keep.push(Block { data: hidden.iter().map(|hidden| !hidden).collect(), layout });

@@ -94,6 +94,13 @@ impl<E> Relative<'_, E> {
     }
 }
 
+impl<E> Distances<'_, E> {
+    /// The entry of the table for a key, seen from a position.
+    pub(super) fn entry(&self, position: isize, key: usize) -> usize {
+        clipped(position, key, self.first, self.table.layout.dims[1])
+    }
+}
+
 /// The entry for the distance from a position to a key, of `count` entries from `first` on.
 fn clipped(position: isize, key: usize, first: isize, count: usize) -> usize {
     let distance = key.cast_signed().saturating_sub(position).saturating_sub(first);
@@ -202,18 +209,17 @@ impl<R: Real> Scores<'_, R> {
 
     #[inline(always)]
     fn add_distances<E: Float<Wide = R>>(&mut self, distances: &Distances<E>) {
-        let Distances { table, first, offset } = distances;
+        let Distances { table, offset, .. } = distances;
         let [row, entry] = [0, 1].map(|axis| table.layout.strides[axis]);
         let at = table.layout.offset + self.head * row;
-        let count = table.layout.dims[1];
-        if count == 0 {
+        if table.layout.dims[1] == 0 {
             return;
         }
         let (batch, queries, keys) = (self.batch, self.queries.start, self.keys.start);
         let unit = self.unit;
         self.each(|i, j, score| {
             let position = offset.position(batch, queries + i);
-            let t = clipped(position, keys + j, *first, count);
+            let t = distances.entry(position, keys + j);
             sum(score, table.data[at + t * entry].wide(), unit)
         });
     }

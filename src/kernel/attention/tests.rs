@@ -5,7 +5,7 @@ use crate::kernel::testing::{Block, Rng, bits, in_pools};
 
 /// The twin: the definition in f64, one query at a time. Gives the output, the weights, the logarithms of
 /// the sums of e to the scores, and the scores.
-fn slow<E: Float>(
+pub(super) fn slow<E: Float>(
     [q, k, v]: [View<E>; 3],
     settings: &Settings<E>,
     mask: &Mask<E>,
@@ -63,13 +63,13 @@ fn slow<E: Float>(
     [out, weights, log_sums, all_scores]
 }
 
-fn at<T: Copy>(view: &View<T>, index: &[usize]) -> T {
+pub(super) fn at<T: Copy>(view: &View<T>, index: &[usize]) -> T {
     let strides = view.layout.strides;
     let steps = index.iter().zip(strides.iter()).map(|(i, stride)| i * stride);
     view.data[view.layout.offset + steps.sum::<usize>()]
 }
 
-fn position(offset: Offset, b: usize, i: usize) -> isize {
+pub(super) fn position(offset: Offset, b: usize, i: usize) -> isize {
     i as isize
         + match offset {
             Offset::Same(offset) => offset,
@@ -77,7 +77,7 @@ fn position(offset: Offset, b: usize, i: usize) -> isize {
         }
 }
 
-fn entry<E>(settings: &Settings<E>, b: usize, i: usize, j: usize) -> usize {
+pub(super) fn entry<E>(settings: &Settings<E>, b: usize, i: usize, j: usize) -> usize {
     let Relative { max, offset, .. } = settings.relative.as_ref().unwrap();
     let max = *max as isize;
     ((j as isize - position(*offset, b, i)).clamp(-max, max) + max) as usize

@@ -1,6 +1,8 @@
 //! Every operation against central differences in f64, for sizes that all differ, that are all equal,
 //! of one, and empty; and the list of operations against the source.
 
+use crate::properties::draws;
+use proptest::prelude::*;
 use shapeproof::{
     Activation, Batch, C, Flat, HeadDim, Heads, Hidden, Key, Mode, Model, Order, Parameter, Query,
     Rank, Seq, Shape, Size, Tensor, dyn_size, mean_squared_error, parameters, try_check_gradients,
@@ -326,6 +328,23 @@ fn operations_on_static_sizes_agree_with_differences() {
         let [a, b] = x.chunk(Model, C::<2>);
         weighed(&a.exp().mul(&b))
     });
+}
+
+proptest! {
+    #![proptest_config(draws(12))]
+
+    #[test]
+    fn operations_of_any_size_agree_with_differences(
+        dims in [0usize..5, 0..5, 0..5],
+        picks in any::<[prop::sample::Index; 4]>(),
+    ) {
+        dyn_size!(batch = dims[0], key = dims[1], model = dims[2]);
+        let shape = (Batch(batch), Key(key), Model(model));
+        for (table, pick) in [unary(), along(), moved()].into_iter().zip(picks) {
+            check_one(*pick.get(&table), shape);
+        }
+        check_two(*picks[3].get(&binary()), shape);
+    }
 }
 
 /// Operations of `src/ops` whose results are no floats, or that are no operations.

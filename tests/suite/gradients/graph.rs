@@ -81,15 +81,6 @@ fn a_row_in_which_nothing_is_visible_has_gradient_0() {
 }
 
 #[test]
-fn a_constant_row_of_a_norm_has_a_finite_gradient() {
-    let p = Parameter::new(Tensor::<(Batch<C<1>>, Model<C<4>>)>::full(3.0));
-    let norm = LayerNorm::<Model<C<4>>>::new(1e-12);
-    let mut train = Train::seeded(1);
-    let loss = norm.forward(&train.read(&p), &mut train).mul_scalar(2.0).sum_all();
-    assert!(train.backward(&loss).is_finite());
-}
-
-#[test]
 fn a_parameter_that_is_used_twice_gets_the_sum_and_one_that_is_not_gets_zeros() {
     let p = Parameter::new(Tensor::<(Model<C<2>>,)>::from([2.0, 3.0]));
     let (tied, other) = (p.tied(), Parameter::<(Model<C<2>>,)>::zeros());

@@ -1,0 +1,754 @@
+//! The gradients of one head of one batch entry, on one thread.
+//!
+//! Scores and their gradients are laid out key by key, as in the forward pass, so that what differs by
+//! query is a vector. A block has four products: the scores again and dP, with queries as columns; dV and
+//! dK, with keys as rows; and dQ, with queries as rows. Their left-hand sides are read from the block as
+//! they lie, one way or the other; the right-hand sides are packed in panels of a tile's columns, those of
+//! queries once for a group, those of keys once for a block.
+//!
+//! What is hidden has the weight 0 and the gradient 0, whatever its key or value holds: 0 · NaN would be
+//! NaN, so numbers that are not finite are packed as 0. Where they are visible, the weight itself is NaN
+//! and reaches every gradient that it should. A gradient of the output that is not finite reaches the
+//! values that its query sees, through weights that become NaN.
+
+use super::{Forward, Outputs, Sizes, Small, place, rows};
+use crate::element::Float;
+use crate::kernel::attention::Place;
+use crate::kernel::attention::block::{fitting, group as group_of};
+use crate::kernel::attention::head_mask::{HeadMask, Visible};
+use crate::kernel::attention::terms::soften;
+use crate::kernel::exp::exp2_of_negative;
+use crate::kernel::gemm::{Matrix, pack_panel, pack_panel_wide};
+use crate::kernel::layout::View;
+use crate::kernel::scratch::{Spare, padded, split};
+use crate::kernel::simd::{Kernel, Vector};
+use crate::kernel::tile::{Tile, columns};
+use num_traits::{Float as _, Zero};
+use std::f64::consts::LOG2_E;
+use std::ops::Range;
+
+/// Queries in a group, where the mask has no blocks.
+const GROUP: usize = 64;
+/// Keys in a block.
+const KEYS: usize = 64;
+
+/// One head. The views are checked to lie within their buffers, and the outputs to have room for its rows.
+pub(super) struct Head<'a, E: Float> {
+    forward: &'a Forward<'a, E>,
+    q: Matrix<'a, E>,
+    k: Matrix<'a, E>,
+    v: Matrix<'a, E>,
+    out: Matrix<'a, E>,
+    d_out: Matrix<'a, E>,
+    log_sums: &'a [E],
+    sizes: Sizes,
+    place: Place,
+    to: Outputs<E>,
+    small: &'a Small,
+    sums: &'a mut [E::Wide],
+}
+
+/// What belongs to a group of queries, rows over queries `width` long.
+struct Group<'s, R> {
+    queries: Range<usize>,
+    width: usize,
+    /// Qᵀ · scale · log₂ e and dOᵀ in panels of a tile's columns.
+    q: &'s mut [R],
+    d_out: &'s mut [R],
+    /// Q and dO, a row for each query, in panels of a tile's columns; what is not finite is 0.
+    q_rows: &'s mut [R],
+    d_out_rows: &'s mut [R],
+    /// The binary logarithms of the sums, and δ.
+    log_sums: &'s mut [R],
+    delta: &'s mut [R],
+    /// Whether a query's row of dO is not finite.
+    tainted: Vec<bool>,
+    /// dQ before the scale, a row for each query.
+    d_q: &'s mut [R],
+    /// For each relative position, a row of dO · value, of the weights and of dS.
+    products: &'s mut [R],
+    weights: &'s mut [R],
+    d_scores: &'s mut [R],
+}
+
+/// A block of keys with a group.
+struct Block<'s, R> {
+    /// K and V row by row, and K in panels of a tile's columns.
+    k: &'s mut [R],
+    v: &'s mut [R],
+    k_rows: &'s mut [R],
+    /// A row for each key: scores, then weights; dP, then dS; the scores after the cap.
+    scores: &'s mut [R],
+    d_scores: &'s mut [R],
+    capped: &'s mut [R],
+}
+
+impl<'a, E: Float> Head<'a, E> {
+    pub(super) fn new(
+        forward: &'a Forward<'a, E>,
+        d_out: View<'a, E>,
+        sizes: Sizes,
+        piece: usize,
+        to: Outputs<E>,
+        (small, sums): (&'a Small, &'a mut [E::Wide]),
+    ) -> Self {
+        let place = place(sizes, piece);
+        let (b, h) = place.index();
+        let group = h / (sizes.heads / sizes.groups);
+        let [q, k, v] = forward.views;
+        Head {
+            forward,
+            q: rows(q, b, h),
+            k: rows(k, b, group),
+            v: rows(v, b, group),
+            out: rows(forward.out, b, h),
+            d_out: rows(d_out, b, h),
+            log_sums: &forward.log_sums[piece * sizes.queries..][..sizes.queries],
+            sizes,
+            place,
+            to,
+            small,
+            sums,
+        }
+    }
+}
+
+impl<E: Float> Kernel<E::Wide> for Head<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<Scalar = E::Wide>>(mut self) {
+        let Sizes { queries, keys, d, dv, entries, .. } = self.sizes;
+        let step = columns::<V>();
+        let most = match self.forward.mask.blocks.first() {
+            None => GROUP,
+            Some(blocks) => {
+                fitting(blocks.size[0], [32, GROUP]).unwrap_or(group_of(self.forward.mask))
+            }
+        };
+        let width = queries.min(most).next_multiple_of(step);
+        let [dp, dvp] = [d, dv].map(|n| n.next_multiple_of(step));
+        let block = KEYS.min(keys);
+        let capped = if self.forward.settings.softcap.is_some() { block * width } else { 0 };
+        let lens = [
+            keys * dp,
+            keys * dvp,
+            width * d,
+            width * dv,
+            width * dp,
+            width * dvp,
+            width,
+            width,
+            width * dp,
+            entries * width,
+            entries * width,
+            entries * width,
+            block * d,
+            block * dv,
+            block * dp,
+            block * width,
+            block * width,
+            capped,
+        ];
+        let mut spare = Spare::take(lens.map(padded::<E::Wide>).iter().sum());
+        let mut rest = &mut spare[..];
+        let [
+            d_k,
+            d_v,
+            q,
+            d_out,
+            q_rows,
+            d_out_rows,
+            log_sums,
+            delta,
+            d_q,
+            products,
+            weights,
+            d_scores,
+            k,
+            v,
+            k_rows,
+            scores,
+            d_block,
+            capped,
+        ] = lens.map(|len| split(&mut rest, len));
+        d_k.fill(E::Wide::zero());
+        d_v.fill(E::Wide::zero());
+        let tainted = Vec::new();
+        let mut group = Group {
+            queries: 0..0,
+            width,
+            q,
+            d_out,
+            q_rows,
+            d_out_rows,
+            log_sums,
+            delta,
+            tainted,
+            d_q,
+            products,
+            weights,
+            d_scores,
+        };
+        let mut block = Block { k, v, k_rows, scores, d_scores: d_block, capped };
+        for first in (0..queries).step_by(most) {
+            group.queries = first..queries.min(first + most);
+            group.width = group.queries.len().next_multiple_of(step);
+            // SAFETY: the caller vouches for the instruction set, `Head`'s maker for the matrices and the
+            // outputs; the scratch is as long as `Group` and `Block` say.
+            unsafe { self.group::<V>(&mut group, &mut block, (d_k, d_v)) }
+        }
+        let scale = E::Wide::from_f64(self.forward.settings.scale);
+        // SAFETY: the outputs have room for a row of each key.
+        unsafe {
+            write(self.to.k, d_k, (keys, d, dp), scale);
+            write(self.to.v, d_v, (keys, dv, dvp), E::Wide::from_f64(1.0));
+        }
+    }
+}
+
+/// Writes rows of `n` columns, which lie `row` apart, times a factor.
+///
+/// # Safety
+///
+/// There is room for them at `to`.
+unsafe fn write<E: Float>(
+    to: *mut E,
+    from: &[E::Wide],
+    (rows, n, row): (usize, usize, usize),
+    factor: E::Wide,
+) {
+    for i in 0..rows {
+        for (c, &x) in from[i * row..][..n].iter().enumerate() {
+            // SAFETY: the caller's.
+            unsafe { to.add(i * n + c).write(E::narrow(x * factor)) }
+        }
+    }
+}
+
+impl<E: Float> Head<'_, E> {
+    /// All that a group of queries adds, and its own gradients.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`; all is as [`Head`], [`Group`] and [`Block`] say.
+    #[inline(always)]
+    unsafe fn group<V: Vector<Scalar = E::Wide>>(
+        &mut self,
+        group: &mut Group<E::Wide>,
+        block: &mut Block<E::Wide>,
+        (d_k, d_v): (&mut [E::Wide], &mut [E::Wide]),
+    ) {
+        let Sizes { keys, d, dv, .. } = self.sizes;
+        let [dp, dvp] = [d, dv].map(|n| n.next_multiple_of(columns::<V>()));
+        let (zero, width) = (E::Wide::zero(), group.width);
+        // SAFETY: the caller's.
+        unsafe { self.prepare::<V>(group) }
+        group.d_q.fill(zero);
+        group.weights.fill(zero);
+        group.d_scores.fill(zero);
+        self.clear_scores(group);
+        let mask = self.forward.mask;
+        let mut seen = HeadMask::new(mask, self.place.index(), group.queries.clone(), width, keys);
+        let mut next = seen.next(0);
+        while !next.is_empty() {
+            let range = next.start..next.end.min(next.start + KEYS);
+            next = seen.next(range.end);
+            let visible = seen.look(range.clone());
+            if visible == Visible::Nothing {
+                continue;
+            }
+            let count = range.len() * width;
+            // SAFETY: the caller's; the rows of these keys lie within the sums.
+            unsafe {
+                self.load_keys::<V>(range.clone(), block);
+                self.multiply_keys::<V>(
+                    (&*block.k, d),
+                    range.len(),
+                    (&*group.q, width),
+                    block.scores,
+                );
+                let scores = &mut block.scores[..count];
+                self.settle::<V>(&seen, visible, range.start, scores, block.capped);
+                self.multiply_keys::<V>(
+                    (&*block.v, dv),
+                    range.len(),
+                    (&*group.d_out, width),
+                    block.d_scores,
+                );
+                self.differentiate::<V>(group, range.clone(), block);
+                let d_v = &mut d_v[range.start * dvp..];
+                add_by_key::<V>(&block.scores[..count], width, group, (group.d_out_rows, dvp), d_v);
+                self.finish_scores(group, range.clone(), block);
+                let d_k = &mut d_k[range.start * dp..];
+                add_by_key::<V>(&block.d_scores[..count], width, group, (&*group.q_rows, dp), d_k);
+                add_by_query::<V>(
+                    &block.d_scores[..count],
+                    range.len(),
+                    group,
+                    (&*block.k_rows, dp),
+                );
+            }
+        }
+        self.finish(group, dp);
+    }
+
+    /// Packs a group's queries and its part of dO, and makes δ.
+    ///
+    /// # Safety
+    ///
+    /// As [`group`](Self::group).
+    #[inline(always)]
+    unsafe fn prepare<V: Vector<Scalar = E::Wide>>(&self, group: &mut Group<E::Wide>) {
+        let Sizes { d, dv, .. } = self.sizes;
+        let (step, width, queries) = (columns::<V>(), group.width, group.queries.clone());
+        let scale = E::Wide::from_f64(self.forward.settings.scale * LOG2_E);
+        for (matrix, n, to) in [(self.q, d, &mut *group.q), (self.d_out, dv, &mut *group.d_out)] {
+            for (panel, to) in to.chunks_exact_mut((step * n).max(1)).enumerate() {
+                let first = panel * step;
+                let count = step.min(queries.len().saturating_sub(first));
+                let from = matrix.from(queries.start + first.min(queries.len()), 0).transposed();
+                // SAFETY: the caller's.
+                unsafe { pack_panel_wide::<V, E>(from, (n, count), step, to) };
+            }
+        }
+        group.q.iter_mut().for_each(|x| *x *= scale);
+        let rows = [(self.q, d, &mut *group.q_rows), (self.d_out, dv, &mut *group.d_out_rows)];
+        for (matrix, n, to) in rows {
+            let from = matrix.from(queries.start, 0);
+            pack_rows(from, (queries.len(), n), (step, width), to);
+        }
+        group.tainted.clear();
+        let relative = self.forward.settings.relative_values();
+        group.products.fill(E::Wide::zero());
+        for (i, query) in queries.enumerate() {
+            let log_sum = self.log_sums[query].wide();
+            let nothing = log_sum == E::Wide::neg_infinity();
+            // Where nothing is visible, −∞ − −∞ would be NaN.
+            let log_sum = log_sum * E::Wide::from_f64(LOG2_E);
+            group.log_sums[i] = if nothing { E::Wide::zero() } else { log_sum };
+            let (out, d_out) = (self.out.from(query, 0), self.d_out.from(query, 0));
+            let at = |m: &Matrix<E>, c: usize| m.data[m.at + c * m.column].wide();
+            let product = |sum: E::Wide, c| at(&out, c).mul_add(at(&d_out, c), sum);
+            group.delta[i] = (0..dv).fold(E::Wide::zero(), product);
+            group.tainted.push(!(0..dv).all(|c| at(&d_out, c).is_finite()));
+            if let Some(values) = relative {
+                let [row, column] = [0, 1].map(|axis| values.layout.strides[axis]);
+                for t in 0..self.sizes.entries {
+                    let value =
+                        |c: usize| values.data[values.layout.offset + t * row + c * column].wide();
+                    let product = |sum: E::Wide, c| value(c).mul_add(at(&d_out, c), sum);
+                    group.products[t * width + i] = (0..dv).fold(E::Wide::zero(), product);
+                }
+            }
+        }
+    }
+
+    /// Copies a block of keys and values.
+    ///
+    /// # Safety
+    ///
+    /// As [`group`](Self::group).
+    #[inline(always)]
+    unsafe fn load_keys<V: Vector<Scalar = E::Wide>>(
+        &self,
+        keys: Range<usize>,
+        block: &mut Block<E::Wide>,
+    ) {
+        let Sizes { d, dv, .. } = self.sizes;
+        let (k, v) = (self.k.from(keys.start, 0), self.v.from(keys.start, 0));
+        pack_panel(k, (keys.len(), d), d, block.k, E::wide);
+        pack_panel(v, (keys.len(), dv), dv, block.v, E::wide);
+        pack_rows(k, (keys.len(), d), (columns::<V>(), keys.len()), block.k_rows);
+    }
+
+    /// Writes the products of `keys` rows with a group's panels, of `width` columns in all.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`; there are such rows and panels, and room for them.
+    #[inline(always)]
+    unsafe fn multiply_keys<V: Vector<Scalar = E::Wide>>(
+        &self,
+        (rows, n): (&[E::Wide], usize),
+        keys: usize,
+        (panels, width): (&[E::Wide], usize),
+        to: &mut [E::Wide],
+    ) {
+        let step = columns::<V>();
+        for key in (0..keys).step_by(V::ROWS) {
+            for query in (0..width).step_by(step) {
+                let tile = Tile {
+                    k: n,
+                    a: rows[key * n..].as_ptr(),
+                    a_row: n,
+                    a_k: 1,
+                    b: panels[query * n..].as_ptr(),
+                    b_k: step,
+                    sums: to[key * width + query..].as_mut_ptr(),
+                    sums_row: width,
+                    add: false,
+                    output: None,
+                };
+                // SAFETY: the caller's.
+                unsafe { tile.multiply::<V>(V::ROWS.min(keys - key)) }
+            }
+        }
+    }
+
+    /// Takes a block's products to scores, as the forward pass does, and keeps what the cap gave.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn settle<V: Vector<Scalar = E::Wide>>(
+        &self,
+        mask: &HeadMask<E>,
+        visible: Visible,
+        first: usize,
+        scores: &mut [E::Wide],
+        capped: &mut [E::Wide],
+    ) {
+        let settings = self.forward.settings;
+        if let Some(relative) = &settings.relative {
+            mask.window(first, scores).add_relative(relative, settings.scale);
+        }
+        if let Some(cap) = settings.softcap {
+            // SAFETY: the caller's.
+            unsafe { soften::<V>(scores, E::Wide::from_f64(cap * LOG2_E)) }
+            capped[..scores.len()].copy_from_slice(scores);
+        }
+        mask.apply::<V>(visible, first, scores);
+        if visible != Visible::All {
+            // Beyond the bounds lies what was there before.
+            mask.hide_beyond_bounds(columns::<V>(), scores);
+        }
+    }
+
+    /// Turns scores into weights P, and dP into dS; the weights in the block become those after dropout.
+    ///
+    /// # Safety
+    ///
+    /// As [`group`](Self::group).
+    #[inline(always)]
+    unsafe fn differentiate<V: Vector<Scalar = E::Wide>>(
+        &self,
+        group: &mut Group<E::Wide>,
+        keys: Range<usize>,
+        block: &mut Block<E::Wide>,
+    ) {
+        let (width, settings) = (group.width, self.forward.settings);
+        if settings.relative_values().is_some() {
+            self.add_products_of_values(group, keys.clone(), block.d_scores);
+        }
+        if let Some(dropout) = settings.dropout {
+            let factor = E::Wide::from_f64(dropout.factor());
+            for (i, query) in group.queries.clone().enumerate() {
+                let row = dropout.row(self.place.row(self.forward.mask.first, query));
+                for (j, key) in keys.clone().enumerate() {
+                    let d_weight = &mut block.d_scores[j * width + i];
+                    *d_weight = if row.keeps(key) { *d_weight * factor } else { E::Wide::zero() };
+                }
+            }
+        }
+        let rows = block.scores.chunks_exact_mut(width).zip(block.d_scores.chunks_exact_mut(width));
+        for (scores, d_scores) in rows.take(keys.len()) {
+            for at in (0..width).step_by(2 * V::LANES) {
+                // SAFETY: the instruction set is the caller's; rows have whole tiles of columns.
+                unsafe {
+                    let places = [at, at + V::LANES];
+                    let load = |from: &[E::Wide]| places.map(|at| V::load(from[at..].as_ptr()));
+                    let (x, base) = (load(scores), load(group.log_sums));
+                    let weights = exp2_of_negative([x[0].sub(base[0]), x[1].sub(base[1])]);
+                    let (d_weights, delta) = (load(d_scores), load(group.delta));
+                    let least = V::splat(E::Wide::min_positive_value());
+                    for (i, at) in places.into_iter().enumerate() {
+                        let d = weights[i].mul(d_weights[i].sub(delta[i]));
+                        // 0 · NaN would be NaN; a weight of NaN is not less.
+                        let d = weights[i].if_less(least, V::splat(E::Wide::zero()), d);
+                        weights[i].store(scores[at..].as_mut_ptr());
+                        d.store(d_scores[at..].as_mut_ptr());
+                    }
+                }
+            }
+        }
+        if settings.dropout.is_some() || group.tainted.contains(&true) {
+            self.change_weights(group, keys.clone(), block);
+        }
+        if settings.relative_values().is_some() {
+            self.sum_by_entry(group.queries.clone(), width, keys, block.scores, group.weights);
+        }
+    }
+
+    /// Drops weights, and makes those NaN that bring a gradient that is not finite to a value.
+    #[inline(never)]
+    fn change_weights(
+        &self,
+        group: &Group<E::Wide>,
+        keys: Range<usize>,
+        block: &mut Block<E::Wide>,
+    ) {
+        let dropout = self.forward.settings.dropout;
+        for (i, query) in group.queries.clone().enumerate() {
+            let row = dropout.map(|dropout| {
+                let factor = E::Wide::from_f64(dropout.factor());
+                (dropout.row(self.place.row(self.forward.mask.first, query)), factor)
+            });
+            for (j, key) in keys.clone().enumerate() {
+                let weight = &mut block.scores[j * group.width + i];
+                if let Some((row, factor)) = &row {
+                    *weight = if row.keeps(key) { *weight * *factor } else { E::Wide::zero() };
+                }
+                if group.tainted[i] && *weight != E::Wide::zero() {
+                    *weight = E::Wide::nan();
+                }
+            }
+        }
+    }
+
+    /// Hands on what belongs to the scores, and takes dS to before the cap.
+    fn finish_scores(
+        &mut self,
+        group: &mut Group<E::Wide>,
+        keys: Range<usize>,
+        block: &mut Block<E::Wide>,
+    ) {
+        let (width, queries) = (group.width, group.queries.clone());
+        let d_scores = &mut block.d_scores[..keys.len() * width];
+        if let Some(to) = self.to.scores {
+            for (i, query) in queries.clone().enumerate() {
+                for (j, key) in keys.clone().enumerate() {
+                    let d = E::narrow(d_scores[j * width + i]);
+                    // SAFETY: the outputs have a row of all keys for each of the head's queries.
+                    unsafe { to.add(query * self.sizes.keys + key).write(d) }
+                }
+            }
+        }
+        self.add_to_small(queries.clone(), width, keys.clone(), d_scores);
+        if let Some(cap) = self.forward.settings.softcap {
+            let factor = E::Wide::from_f64(1.0 / (cap * LOG2_E));
+            for (d, &capped) in d_scores.iter_mut().zip(&*block.capped) {
+                let tanh = capped * factor;
+                *d = if d.is_zero() { *d } else { *d * (E::Wide::from_f64(1.0) - tanh * tanh) };
+            }
+        }
+        if self.forward.settings.relative.is_some() {
+            self.sum_by_entry(queries, width, keys, d_scores, group.d_scores);
+        }
+    }
+
+    /// What a block's dS adds to tables by distance and to slopes.
+    fn add_to_small(
+        &mut self,
+        queries: Range<usize>,
+        width: usize,
+        keys: Range<usize>,
+        d_scores: &[E::Wide],
+    ) {
+        let (mask, batch) = (self.forward.mask, self.place.batch);
+        let behind = |key: usize| key.checked_sub(mask.extra);
+        for (x, range) in mask.distances.iter().zip(&self.small.distances) {
+            let sums = &mut self.sums[range.clone()];
+            for (i, query) in queries.clone().enumerate().filter(|_| !range.is_empty()) {
+                let position = x.offset.position(batch, query);
+                for (j, key) in keys.clone().enumerate() {
+                    if let Some(key) = behind(key) {
+                        sums[x.entry(position, key)] += d_scores[j * width + i];
+                    }
+                }
+            }
+        }
+        for (x, range) in mask.slopes.iter().zip(&self.small.slopes) {
+            for (i, query) in queries.clone().enumerate() {
+                let position = x.offset.position(batch, query);
+                for (j, key) in keys.clone().enumerate() {
+                    if let Some(key) = behind(key) {
+                        let distance = key.cast_signed().saturating_sub(position).unsigned_abs();
+                        #[allow(
+                            clippy::cast_precision_loss,
+                            reason = "no sequence has 2⁵³ positions"
+                        )]
+                        let distance = E::Wide::from_f64(distance as f64);
+                        self.sums[range.start] -= d_scores[j * width + i] * distance;
+                    }
+                }
+            }
+        }
+    }
+
+    /// dP has dO · value of the key's relative position too.
+    fn add_products_of_values(
+        &self,
+        group: &Group<E::Wide>,
+        keys: Range<usize>,
+        d_scores: &mut [E::Wide],
+    ) {
+        let Some(relative) = &self.forward.settings.relative else { return };
+        for (i, query) in group.queries.clone().enumerate() {
+            let position = relative.offset.position(self.place.batch, query);
+            for (j, key) in keys.clone().enumerate() {
+                let t = relative.entry(position, key);
+                d_scores[j * group.width + i] += group.products[t * group.width + i];
+            }
+        }
+    }
+
+    /// Adds up a block's numbers by relative position.
+    fn sum_by_entry(
+        &self,
+        queries: Range<usize>,
+        width: usize,
+        keys: Range<usize>,
+        block: &[E::Wide],
+        sums: &mut [E::Wide],
+    ) {
+        let Some(relative) = &self.forward.settings.relative else { return };
+        for (i, query) in queries.enumerate() {
+            let position = relative.offset.position(self.place.batch, query);
+            for (j, key) in keys.clone().enumerate() {
+                sums[relative.entry(position, key) * width + i] += block[j * width + i];
+            }
+        }
+    }
+
+    /// What is not visited has the gradient 0.
+    fn clear_scores(&self, group: &Group<E::Wide>) {
+        if let Some(to) = self.to.scores {
+            for at in group.queries.start * self.sizes.keys..group.queries.end * self.sizes.keys {
+                // SAFETY: the outputs have a row of all keys for each of the head's queries.
+                unsafe { to.add(at).write(E::default()) }
+            }
+        }
+    }
+
+    /// Writes what belongs to the group's queries, and adds what belongs to sinks and relative values.
+    fn finish(&mut self, group: &Group<E::Wide>, dp: usize) {
+        let Sizes { d, dv, entries, .. } = self.sizes;
+        let scale = E::Wide::from_f64(self.forward.settings.scale);
+        let first = group.queries.start;
+        // SAFETY: the outputs have a row for each of the head's queries.
+        unsafe { write(self.to.q.add(first * d), group.d_q, (group.queries.len(), d, dp), scale) }
+        let (mask, head) = (self.forward.mask, self.place.head);
+        for (sinks, range) in mask.sinks.iter().zip(&self.small.sinks) {
+            let sink = sinks.data[sinks.layout.offset + head * sinks.layout.strides[0]].wide();
+            for (i, query) in group.queries.clone().enumerate() {
+                let weight = (sink - self.log_sums[query].wide()).exp();
+                if !weight.is_zero() && sink != E::Wide::neg_infinity() {
+                    self.sums[range.start] -= weight * group.delta[i];
+                }
+            }
+        }
+        if let Some(to) = self.to.products {
+            for (i, query) in group.queries.clone().enumerate() {
+                for t in 0..entries {
+                    let d = E::narrow(group.d_scores[t * group.width + i] * scale);
+                    // SAFETY: the outputs have a row of all entries for each of the head's queries.
+                    unsafe { to.add(query * entries + t).write(d) }
+                }
+            }
+        }
+        if self.small.values.is_empty() {
+            return;
+        }
+        let sums = &mut self.sums[self.small.values.clone()];
+        for (i, query) in group.queries.clone().enumerate() {
+            let d_out = self.d_out.from(query, 0);
+            for t in 0..entries {
+                let weight = group.weights[t * group.width + i];
+                for c in (0..dv).filter(|_| !weight.is_zero()) {
+                    sums[t * dv + c] += weight * d_out.data[d_out.at + c * d_out.column].wide();
+                }
+            }
+        }
+    }
+}
+
+/// Writes a matrix of `count` rows of `n` columns in panels of `step` columns and `rows` rows; what is not
+/// finite becomes 0.
+#[inline(always)]
+fn pack_rows<E: Float>(
+    from: Matrix<E>,
+    (count, n): (usize, usize),
+    (step, rows): (usize, usize),
+    to: &mut [E::Wide],
+) {
+    for column in (0..n).step_by(step) {
+        let panel = &mut to[column * rows..];
+        pack_panel(from.from(0, column), (count, step.min(n - column)), step, panel, |x: E| {
+            let x = x.wide();
+            if x.is_finite() { x } else { E::Wide::zero() }
+        });
+    }
+}
+
+/// Adds to a row for each key the products of its row of a block, over queries, with a group's rows.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`; the panels have `row` columns and the group's width of
+/// rows, and there are sums of `row` columns for each key.
+#[inline(always)]
+unsafe fn add_by_key<V: Vector>(
+    block: &[V::Scalar],
+    width: usize,
+    group: &Group<V::Scalar>,
+    (panels, row): (&[V::Scalar], usize),
+    sums: &mut [V::Scalar],
+) {
+    let step = columns::<V>();
+    let keys = block.len() / width;
+    for column in (0..row).step_by(step) {
+        for key in (0..keys).step_by(V::ROWS) {
+            let tile = Tile {
+                k: group.queries.len(),
+                a: block[key * width..].as_ptr(),
+                a_row: width,
+                a_k: 1,
+                b: panels[column * width..].as_ptr(),
+                b_k: step,
+                sums: sums[key * row + column..].as_mut_ptr(),
+                sums_row: row,
+                add: true,
+                output: None,
+            };
+            // SAFETY: the caller's.
+            unsafe { tile.multiply::<V>(V::ROWS.min(keys - key)) }
+        }
+    }
+}
+
+/// Adds to the row of each query of a group the products of its column of a block, over keys, with rows of
+/// the keys.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`; the panels have `row` columns and `keys` rows, and there
+/// are sums of `row` columns for each query.
+#[inline(always)]
+unsafe fn add_by_query<V: Vector>(
+    block: &[V::Scalar],
+    keys: usize,
+    group: &mut Group<V::Scalar>,
+    (panels, row): (&[V::Scalar], usize),
+) {
+    let (step, queries) = (columns::<V>(), group.queries.len());
+    for column in (0..row).step_by(step) {
+        for query in (0..queries).step_by(V::ROWS) {
+            let tile = Tile {
+                k: keys,
+                a: block[query..].as_ptr(),
+                a_row: 1,
+                a_k: group.width,
+                b: panels[column * keys..].as_ptr(),
+                b_k: step,
+                sums: group.d_q[query * row + column..].as_mut_ptr(),
+                sums_row: row,
+                add: true,
+                output: None,
+            };
+            // SAFETY: the caller's.
+            unsafe { tile.multiply::<V>(V::ROWS.min(queries - query)) }
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The gradients of attention.
+//!
+//! With weights P, scores S and what is given for the output, dO:
+//!
+//! dV = P̃ᵀ · dO, dP = dO · Vᵀ, dS = P ∘ (dP − δ), δᵢ = dOᵢ · Oᵢ, dQ = dS · K · scale, dK = dSᵀ · Q · scale,
+//!
+//! where P̃ are the weights after dropout, and dP is 0 where a weight was dropped. The weights are made
+//! again from Q, K and the logarithms of the sums that the forward pass kept, block by block: as there,
+//! the scores never exist as a whole, and keys that no query sees are stepped over.
+//!
+//! A head of a batch entry is one piece of work ([`head`]): it goes through its queries in order, and for
+//! each group of them through the keys in order, so the sums over queries are the same for every number of
+//! threads. Query heads that share a key/value head give a gradient each, which are added up in order.
+//! What belongs to a table or to a head is summed by piece, and then over the pieces in order.
+
+mod head;
+#[cfg(test)]
+mod tests;
+
+use super::mask::Mask;
+use super::{Place, Settings};
+use crate::element::Float;
+use crate::kernel::gemm::Matrix;
+use crate::kernel::layout::{View, count};
+use crate::kernel::output::written;
+use crate::kernel::parallel::{for_each_chunk, for_each_chunk_pair};
+use crate::kernel::simd::{Isa, Lanes};
+use head::Head;
+use num_traits::Zero;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+/// What the forward pass took and gave.
+pub(crate) struct Forward<'f, E> {
+    /// Q, K and V.
+    pub(crate) views: [View<'f, E>; 3],
+    pub(crate) settings: &'f Settings<'f, E>,
+    pub(crate) mask: &'f Mask<'f, E>,
+    /// The output, over [B, H, Q, Dv].
+    pub(crate) out: View<'f, E>,
+    /// The logarithms of the sums, over [B, H, Q] in row-major order.
+    pub(crate) log_sums: &'f [E],
+}
+
+/// The gradients, in row-major order.
+pub(crate) struct Gradients<E> {
+    /// Over [B, H, Q, D], [B, G, K, D] and [B, G, K, Dv].
+    pub(crate) q: Vec<E>,
+    pub(crate) k: Vec<E>,
+    pub(crate) v: Vec<E>,
+    /// Of the scores after everything that is added, over [B, H, Q, K], if asked for: those of biases are
+    /// its sums.
+    pub(crate) scores: Vec<E>,
+    /// Of each of the mask's tables by distance, over [H, distances]; of its slopes and its sinks, over [H].
+    pub(crate) distances: Vec<Vec<E>>,
+    pub(crate) slopes: Vec<Vec<E>>,
+    pub(crate) sinks: Vec<Vec<E>>,
+    /// Of the relative positions' products, over [B, H, Q, T], and values, over [T, Dv].
+    pub(crate) products: Vec<E>,
+    pub(crate) values: Vec<E>,
+}
+
+/// The sizes of an attention.
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    heads: usize,
+    groups: usize,
+    queries: usize,
+    keys: usize,
+    d: usize,
+    dv: usize,
+    /// Entries of the relative tables.
+    entries: usize,
+}
+
+/// Where a piece writes, each at the place of its own part.
+struct Outputs<E> {
+    q: *mut E,
+    k: *mut E,
+    v: *mut E,
+    scores: Option<*mut E>,
+    products: Option<*mut E>,
+}
+
+// SAFETY: the parts that are written through it are disjoint, see `backward_on`; elements are `Send`.
+unsafe impl<E: Send> Sync for Outputs<E> {}
+
+/// The gradients of an attention, where `d_out` is that of its output, over [B, H, Q, Dv].
+pub(crate) fn attention_backward<E: Float>(
+    forward: &Forward<E>,
+    d_out: View<E>,
+    of_scores: bool,
+) -> Gradients<E> {
+    backward_on(Isa::best(), forward, d_out, of_scores)
+}
+
+fn sizes<E: Float>(forward: &Forward<E>) -> Sizes {
+    let [q, k, v] = forward.views.map(|view| view.layout.dims);
+    let relative = forward.settings.relative.as_ref();
+    Sizes {
+        batch: q[0],
+        heads: q[1],
+        groups: k[1],
+        queries: q[2],
+        keys: k[2],
+        d: q[3],
+        dv: v[3],
+        entries: relative.map_or(0, |relative| 2 * relative.max + 1),
+    }
+}
+
+/// That everything has the sizes that the pieces rely on.
+fn check<E: Float>(forward: &Forward<E>, d_out: &View<E>) {
+    let Sizes { batch, heads, groups, queries, keys, d, dv, .. } = sizes(forward);
+    let [q, k, v] = &forward.views;
+    assert_eq!(k.layout.dims[..], [batch, groups, keys, d]);
+    assert_eq!(v.layout.dims[..], [batch, groups, keys, dv]);
+    let of_out = [batch, heads, queries, dv];
+    assert!(forward.out.layout.dims[..] == of_out && d_out.layout.dims[..] == of_out);
+    let within = |view: &View<E>| view.layout.extent() <= view.data.len();
+    assert!([q, k, v, &forward.out, d_out].into_iter().all(within));
+    assert_eq!(forward.log_sums.len(), count(&[batch, heads, queries]));
+    assert!(heads == 0 || groups > 0 && heads.is_multiple_of(groups));
+    forward.mask.check([batch, heads, queries, keys]);
+    if let Some(relative) = &forward.settings.relative {
+        relative.check([batch, heads, queries, dv]);
+    }
+}
+
+fn backward_on<E: Float>(
+    isa: Isa,
+    forward: &Forward<E>,
+    d_out: View<E>,
+    of_scores: bool,
+) -> Gradients<E> {
+    check(forward, &d_out);
+    let sizes = sizes(forward);
+    let Sizes { batch, heads, queries, keys, d, dv, entries, .. } = sizes;
+    let pieces = count(&[batch, heads]);
+    let small = Small::of(forward, sizes);
+    let mut smalls = vec![E::Wide::zero(); pieces * small.len];
+    let work = count(&[pieces, queries]).saturating_mul(keys).saturating_mul(3 * d + 2 * dv + 16);
+    let row = |each: bool, len| if each { count(&[pieces, queries, len]) } else { 0 };
+    let lens = [
+        count(&[pieces, queries, d]),
+        count(&[pieces, keys, d]),
+        count(&[pieces, keys, dv]),
+        row(of_scores, keys),
+        row(forward.settings.relative.is_some(), entries),
+    ];
+    let run = |[q, k, v, scores, products]: [&mut [MaybeUninit<E>]; 5]| {
+        let outputs = Outputs {
+            q: q.as_mut_ptr().cast(),
+            k: k.as_mut_ptr().cast(),
+            v: v.as_mut_ptr().cast(),
+            scores: of_scores.then_some(scores.as_mut_ptr().cast()),
+            products: forward.settings.relative.as_ref().map(|_| products.as_mut_ptr().cast()),
+        };
+        for_each_chunk(&mut smalls, small.len, work, |i, sums| {
+            // SAFETY: the piece's parts lie within the outputs, whose lengths are those of all pieces,
+            // and no other piece has them.
+            let to = unsafe { outputs.at(i, sizes) };
+            let head = Head::new(forward, d_out, sizes, i, to, (&small, sums));
+            E::Wide::vectorized(isa, head);
+        });
+    };
+    // SAFETY: each piece writes all of its parts, and a piece is run for each head of each batch entry.
+    let [q, k, v, scores, products] = unsafe { written_together(lens, run) };
+    let [k, v] = [(k, d), (v, dv)].map(|(of_heads, width)| shared(of_heads, sizes, width));
+    let table = |range: &Range<usize>| small.by_head(range, &smalls, sizes);
+    Gradients {
+        q,
+        k,
+        v,
+        scores,
+        distances: small.distances.iter().map(table).collect(),
+        slopes: small.slopes.iter().map(table).collect(),
+        sinks: small.sinks.iter().map(table).collect(),
+        products,
+        values: small.of_all(&smalls),
+    }
+}
+
+impl<E> Outputs<E> {
+    /// The outputs of one piece.
+    ///
+    /// # Safety
+    ///
+    /// There is such a piece.
+    unsafe fn at(&self, piece: usize, sizes: Sizes) -> Self {
+        let Sizes { queries, keys, d, dv, entries, .. } = sizes;
+        // SAFETY: the caller's.
+        unsafe {
+            Outputs {
+                q: self.q.add(piece * queries * d),
+                k: self.k.add(piece * keys * d),
+                v: self.v.add(piece * keys * dv),
+                scores: self.scores.map(|start| start.add(piece * queries * keys)),
+                products: self.products.map(|start| start.add(piece * queries * entries)),
+            }
+        }
+    }
+}
+
+/// Five outputs that are written by one run.
+///
+/// # Safety
+///
+/// `run` writes every element of each.
+unsafe fn written_together<E: Float>(
+    lens: [usize; 5],
+    run: impl FnOnce([&mut [MaybeUninit<E>]; 5]),
+) -> [Vec<E>; 5] {
+    let [a, b, c, d, e] = lens;
+    let mut rest = Vec::new();
+    // SAFETY: the caller's: all are written within the innermost.
+    let first = unsafe {
+        written(a, |a| {
+            let second = written(b, |b| {
+                let third = written(c, |c| {
+                    let fourth = written(d, |d| rest.push(written(e, |e| run([a, b, c, d, e]))));
+                    rest.push(fourth);
+                });
+                rest.push(third);
+            });
+            rest.push(second);
+        })
+    };
+    let mut next = || rest.pop().unwrap_or_default();
+    let (second, third, fourth, fifth) = (next(), next(), next(), next());
+    [first, second, third, fourth, fifth]
+}
+
+/// The gradients of keys or values over [B, G, K, width], from those of the heads that share them, added
+/// up in order.
+fn shared<E: Float>(of_heads: Vec<E>, sizes: Sizes, width: usize) -> Vec<E> {
+    let Sizes { batch, heads, groups, keys, .. } = sizes;
+    if heads == groups {
+        return of_heads;
+    }
+    let (part, share) = (keys * width, heads.checked_div(groups).unwrap_or(0));
+    let mut sums = vec![E::default(); count(&[batch, groups, keys, width])];
+    let mut whole = of_heads;
+    let work = whole.len();
+    if part > 0 && share > 0 {
+        for_each_chunk_pair(
+            (&mut sums, part),
+            (&mut whole, share * part),
+            work,
+            |_, sum, parts| {
+                for (i, sum) in sum.iter_mut().enumerate() {
+                    let of_heads = parts[i..].iter().step_by(part);
+                    let add = |sum: E::Wide, x: &E| sum + x.wide();
+                    *sum = E::narrow(of_heads.fold(E::Wide::zero(), add));
+                }
+            },
+        );
+    }
+    sums
+}
+
+/// Where a piece keeps the sums of what belongs to its head or to all.
+struct Small {
+    distances: Vec<Range<usize>>,
+    slopes: Vec<Range<usize>>,
+    sinks: Vec<Range<usize>>,
+    /// The relative values, [T, Dv].
+    values: Range<usize>,
+    /// At least 1, so that each piece has a chunk.
+    len: usize,
+}
+
+impl Small {
+    fn of<E: Float>(forward: &Forward<E>, sizes: Sizes) -> Self {
+        let mut end = 0;
+        let mut next = |len: usize| {
+            let range = end..end + len;
+            end += len;
+            range
+        };
+        let mask = forward.mask;
+        let distances = mask.distances.iter().map(|x| next(x.table.layout.dims[1])).collect();
+        let slopes = mask.slopes.iter().map(|_| next(1)).collect();
+        let sinks = mask.sinks.iter().map(|_| next(1)).collect();
+        let values = forward.settings.relative_values().map_or(0, |_| sizes.entries * sizes.dv);
+        let values = next(values);
+        Small { distances, slopes, sinks, values, len: end.max(1) }
+    }
+
+    /// What belongs to each head, summed over the batch.
+    fn by_head<E: Float>(&self, range: &Range<usize>, smalls: &[E::Wide], sizes: Sizes) -> Vec<E> {
+        let part = |piece: usize| &smalls[piece * self.len..][range.clone()];
+        let of = |(h, i): (usize, usize)| {
+            let each = (0..sizes.batch).map(|b| part(b * sizes.heads + h)[i]);
+            E::narrow(each.fold(E::Wide::zero(), |sum, x| sum + x))
+        };
+        (0..sizes.heads).flat_map(|h| (0..range.len()).map(move |i| (h, i))).map(of).collect()
+    }
+
+    /// The relative values, summed over all pieces.
+    fn of_all<E: Float>(&self, smalls: &[E::Wide]) -> Vec<E> {
+        let of = |i: usize| {
+            let each = smalls.chunks_exact(self.len).map(|small| small[i]);
+            E::narrow(each.fold(E::Wide::zero(), |sum, x| sum + x))
+        };
+        self.values.clone().map(of).collect()
+    }
+}
+
+/// A head's rows of a view over [B, H, …, …].
+fn rows<'a, E>(view: View<'a, E>, batch: usize, head: usize) -> Matrix<'a, E> {
+    let strides = view.layout.strides;
+    let at = view.layout.offset + batch * strides[0] + head * strides[1];
+    Matrix { data: view.data, at, row: strides[2], column: strides[3] }
+}
+
+/// The place of a piece.
+fn place(sizes: Sizes, piece: usize) -> Place {
+    let (batch, head) = (piece / sizes.heads, piece % sizes.heads);
+    Place { batch, head, heads: sizes.heads, queries: sizes.queries }
+}

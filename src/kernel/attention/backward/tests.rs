@@ -1,0 +1,326 @@
+use super::*;
+use crate::kernel::attention::properties::{Parts, sizes as random_sizes};
+use crate::kernel::attention::tests::{Case, at, case, entry, position, slow};
+use crate::kernel::attention::{Band, Diagonal, Out, attention_on};
+use crate::kernel::layout::Layout;
+use crate::kernel::testing::{Block, Rng, bits, in_pools};
+
+/// What is given for the output: over [B, H, Q, Dv].
+fn upstream<E: Float>(rng: &mut Rng, case: &Case<E>) -> Block<E> {
+    let [b, h, q, _] = case.dims();
+    rng.block(&[b, h, q, case.x[2].layout.dims[3]])
+}
+
+/// The gradients by the kernels.
+fn run<E: Float>(
+    isa: Isa,
+    case: &Case<E>,
+    settings: &Settings<E>,
+    mask: &Mask<E>,
+    up: View<E>,
+) -> Gradients<E> {
+    let [b, h, q, _] = case.dims();
+    let dv = case.x[2].layout.dims[3];
+    let mut out = vec![E::default(); b * h * q * dv];
+    let mut log_sums = vec![E::default(); b * h * q];
+    let to = Out { out: &mut out, weights: None, log_sums: Some(&mut log_sums) };
+    attention_on(isa, case.views(), settings, mask, to);
+    let layout = Layout::packed(&[b, q, h, dv]).permuted(&[0, 2, 1, 3]);
+    let out = View { data: &out[..], layout };
+    let forward = Forward { views: case.views(), settings, mask, out, log_sums: &log_sums };
+    backward_on(isa, &forward, up, true)
+}
+
+/// The twin: the formulas in f64, over whole matrices.
+fn slow_backward(
+    case: &Case<f64>,
+    settings: &Settings<f64>,
+    mask: &Mask<f64>,
+    up: &Block<f64>,
+) -> Gradients<f64> {
+    let views @ [q, k, v] = case.views();
+    let [batch, heads, queries, keys] = case.dims();
+    let [d, dv, groups] = [q.layout.dims[3], v.layout.dims[3], k.layout.dims[1]];
+    let [out, _, log_sums, _] = slow(views, settings, mask);
+    let kept = Settings { dropout: None, ..settings.clone() };
+    let [_, weights, ..] = slow(views, &kept, mask);
+    let entries = settings.relative.as_ref().map_or(0, |relative| 2 * relative.max + 1);
+    let zeros = |dims: &[usize]| vec![0.0; dims.iter().product()];
+    let mut to = Gradients {
+        q: zeros(&[batch, heads, queries, d]),
+        k: zeros(&[batch, groups, keys, d]),
+        v: zeros(&[batch, groups, keys, dv]),
+        scores: zeros(&[batch, heads, queries, keys]),
+        distances: mask.distances.iter().map(|x| zeros(&[heads, x.table.layout.dims[1]])).collect(),
+        slopes: mask.slopes.iter().map(|_| zeros(&[heads])).collect(),
+        sinks: mask.sinks.iter().map(|_| zeros(&[heads])).collect(),
+        products: zeros(&[batch, heads, queries, entries]),
+        values: settings.relative_values().map_or(vec![], |_| zeros(&[entries, dv])),
+    };
+    for row in 0..batch * heads * queries {
+        let (b, h, i) = (row / queries / heads, row / queries % heads, row % queries);
+        let g = h / (heads / groups);
+        let up = &up.data[row * dv..][..dv];
+        let out = &out[((b * queries + i) * heads + h) * dv..][..dv];
+        let delta: f64 = up.iter().zip(out).map(|(up, out)| up * out).sum();
+        let row_weights = &weights[row * keys..][..keys];
+        let dropout =
+            settings.dropout.map(|x| (x.row((mask.first * heads * queries) + row), x.factor()));
+        for (j, &weight) in row_weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0) {
+            let factor =
+                dropout.map_or(1.0, |(row, factor)| if row.keeps(j) { factor } else { 0.0 });
+            let t = settings.relative.as_ref().map_or(0, |_| entry(settings, b, i, j));
+            let relative = |c| settings.relative_values().map_or(0.0, |values| at(values, &[t, c]));
+            let product: f64 = (0..dv).map(|c| up[c] * (at(&v, &[b, g, j, c]) + relative(c))).sum();
+            let d_score = weight * (product * factor - delta);
+            for c in 0..dv {
+                to.v[((b * groups + g) * keys + j) * dv + c] += weight * factor * up[c];
+                if !to.values.is_empty() {
+                    to.values[t * dv + c] += weight * factor * up[c];
+                }
+            }
+            to.scores[row * keys + j] = d_score;
+            if let Some(j) = j.checked_sub(mask.extra) {
+                for (x, sums) in mask.distances.iter().zip(&mut to.distances) {
+                    let n = x.table.layout.dims[1];
+                    let distance = j as isize - position(x.offset, b, i) - x.first;
+                    if n > 0 {
+                        sums[h * n + distance.clamp(0, n as isize - 1) as usize] += d_score;
+                    }
+                }
+                for (x, sums) in mask.slopes.iter().zip(&mut to.slopes) {
+                    let distance = (j as isize - position(x.offset, b, i)).unsigned_abs();
+                    sums[h] -= d_score * distance as f64;
+                }
+            }
+            let mut score: f64 =
+                (0..d).map(|c| at(&q, &[b, h, i, c]) * at(&k, &[b, g, j, c])).sum();
+            if let Some(products) = settings.relative.as_ref().and_then(|x| x.products.as_ref()) {
+                score += at(products, &[b, h, i, t]);
+            }
+            let soft = |cap: f64| 1.0 - (score * settings.scale / cap).tanh().powi(2);
+            let d_product = d_score * settings.softcap.map_or(1.0, soft) * settings.scale;
+            for c in 0..d {
+                to.q[row * d + c] += d_product * at(&k, &[b, g, j, c]);
+                to.k[((b * groups + g) * keys + j) * d + c] += d_product * at(&q, &[b, h, i, c]);
+            }
+            if entries > 0 {
+                to.products[row * entries + t] += d_product;
+            }
+        }
+        for (sinks, sums) in mask.sinks.iter().zip(&mut to.sinks) {
+            let weight = (at(sinks, &[h]) - log_sums[row]).exp();
+            sums[h] -= if weight.is_finite() { weight * delta } else { 0.0 };
+        }
+    }
+    to
+}
+
+fn lists<E: Float>(gradients: &Gradients<E>) -> Vec<(&'static str, Vec<f64>)> {
+    let Gradients { q, k, v, scores, distances, slopes, sinks, products, values } = gradients;
+    let one = |name, values: &Vec<E>| (name, values.iter().map(|x| x.to_f64()).collect::<Vec<_>>());
+    let mut all = vec![
+        one("q", q),
+        one("k", k),
+        one("v", v),
+        one("scores", scores),
+        one("products", products),
+        one("values", values),
+    ];
+    all.extend(distances.iter().map(|x| one("distances", x)));
+    all.extend(slopes.iter().map(|x| one("slopes", x)));
+    all.extend(sinks.iter().map(|x| one("sinks", x)));
+    all
+}
+
+fn compare<E: Float, F: Float>(
+    found: &Gradients<E>,
+    exact: &Gradients<F>,
+    allowed: f64,
+    what: &str,
+) {
+    for ((name, found), (_, exact)) in lists(found).into_iter().zip(lists(exact)) {
+        assert_eq!(found.len(), exact.len(), "{what} {name}");
+        let largest = exact.iter().fold(1.0_f64, |most, x| most.max(x.abs()));
+        // Sums of many numbers, times distances, that nearly cancel.
+        let largest = if name == "slopes" { 100.0 * largest } else { largest };
+        for (i, (found, exact)) in found.iter().zip(&exact).enumerate() {
+            assert!(
+                (found - exact).abs() <= allowed * largest,
+                "{what} {name} {i}: {found} {exact}"
+            );
+        }
+    }
+}
+
+#[test]
+fn gradients_match_the_formulas_for_random_settings() {
+    let mut rng = Rng::new(60);
+    for round in 0..if cfg!(debug_assertions) { 14 } else { 150 } {
+        let mut sizes = random_sizes(&mut rng);
+        sizes[5] = 1 + sizes[5] % 40;
+        sizes[6] = 1 + sizes[6] % 40;
+        let seed = rng.next();
+        let made = |seed| {
+            let mut rng = Rng::new(seed);
+            let double = case::<f64>(&mut rng, sizes);
+            let parts = Parts::<f64>::all(&mut rng, double.dims(), sizes[6]);
+            let up = upstream(&mut rng, &double);
+            (double, parts, up)
+        };
+        let (double, parts, up) = made(seed);
+        let (mask, settings) = (parts.mask(), parts.settings(double.scale));
+        let exact = slow_backward(&double, &settings, &mask, &up);
+        for isa in Isa::tried(round) {
+            let found = run(isa, &double, &settings, &mask, up.view());
+            compare(&found, &exact, 1e-10, &format!("f64 {isa:?} {round}"));
+        }
+        let mut rng = Rng::new(seed);
+        let single = case::<f32>(&mut rng, sizes);
+        let parts = Parts::<f32>::all(&mut rng, single.dims(), sizes[6]);
+        let up = upstream(&mut rng, &single);
+        for isa in Isa::tried(round + 1) {
+            let (mask, settings) = (parts.mask(), parts.settings(single.scale));
+            let found = run(isa, &single, &settings, &mask, up.view());
+            compare(&found, &exact, 3e-5, &format!("f32 {isa:?} {round}"));
+        }
+    }
+}
+
+/// The formulas themselves, against differences of the forward twin.
+#[test]
+fn the_formulas_are_the_differences_of_the_forward_pass() {
+    let mut rng = Rng::new(61);
+    for round in 0..if cfg!(debug_assertions) { 20 } else { 100 } {
+        let sizes =
+            [1 + rng.below(2), 2, 1 + rng.below(2), 1 + rng.below(4), 1 + rng.below(6), 2, 3];
+        let mut case = case::<f64>(&mut rng, sizes);
+        let parts = Parts::<f64>::all(&mut rng, case.dims(), 3);
+        let (mask, settings) = (parts.mask(), parts.settings(case.scale));
+        let up = upstream(&mut rng, &case);
+        let exact = slow_backward(&case, &settings, &mask, &up);
+        let [b, h, q, _] = case.dims();
+        let loss = |case: &Case<f64>| {
+            let [out, ..] = slow(case.views(), &settings, &mask);
+            (0..b * h * q * 3)
+                .map(|i| {
+                    let (row, c) = (i / 3, i % 3);
+                    let (b, h, i) = (row / q / h, row / q % h, row % q);
+                    out[((b * q + i) * sizes[1] + h) * 3 + c] * up.data[row * 3 + c]
+                })
+                .sum::<f64>()
+        };
+        for (which, gradient) in [&exact.q, &exact.k, &exact.v].into_iter().enumerate() {
+            for (i, &exact) in gradient.iter().enumerate() {
+                let x = case.x[which].data[i];
+                let step = 1e-5;
+                let mut side = |sign: f64| {
+                    case.x[which].data[i] = x + sign * step;
+                    loss(&case)
+                };
+                let slope = (side(1.0) - side(-1.0)) / (2.0 * step);
+                case.x[which].data[i] = x;
+                assert!(
+                    (slope - exact).abs() <= 1e-6 * exact.abs().max(1.0),
+                    "{round} {which} {i}: {slope} {exact}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn strides_and_threads_change_no_bit() {
+    let mut rng = Rng::new(62);
+    for sizes in [[2, 4, 2, 150, 170, 24, 20], [1, 2, 2, 70, 70, 33, 8]] {
+        let case = case::<f32>(&mut rng, sizes);
+        let parts = Parts::<f32>::all(&mut rng, case.dims(), sizes[6]);
+        let up = upstream(&mut rng, &case);
+        let all = |case: &Case<f32>, up: &Block<f32>| -> Vec<u64> {
+            let (mask, settings) = (parts.mask(), parts.settings(case.scale));
+            let found = run(Isa::best(), case, &settings, &mask, up.view());
+            lists(&found).into_iter().flat_map(|(_, x)| x).map(f64::to_bits).collect()
+        };
+        let expected = in_pools(|| all(&case, &up));
+        for kind in 0..3 {
+            let other = Case { x: [0, 1, 2].map(|i| case.x[i].scattered(kind)), scale: case.scale };
+            assert!(all(&other, &up.scattered(kind)) == expected);
+        }
+    }
+}
+
+#[test]
+fn hidden_numbers_reach_no_gradient() {
+    let mut rng = Rng::new(63);
+    let sizes = [1, 2, 1, 70, 150, 9, 12];
+    let mut case = case::<f32>(&mut rng, sizes);
+    let keep: Vec<bool> = (0..150).map(|key| key % 5 != 2).collect();
+    let layout = Layout::packed(&[150]).broadcast(&case.dims(), &[3]);
+    let mask = Mask { keep: vec![View { data: &keep, layout }], ..Mask::NONE };
+    let settings = Settings::scaled(case.scale);
+    let up = upstream(&mut rng, &case);
+    let clean = run(Isa::best(), &case, &settings, &mask, up.view());
+    for key in (0..150).filter(|key| !keep[*key]) {
+        let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][key % 3];
+        case.x[1].data[key * 9 + key % 9] = bad;
+        case.x[2].data[key * 12 + key % 12] = bad;
+    }
+    let dirty = run(Isa::best(), &case, &settings, &mask, up.view());
+    for ((name, clean), (_, dirty)) in lists(&clean).into_iter().zip(lists(&dirty)) {
+        let as_bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(as_bits(&clean), as_bits(&dirty), "{name}");
+    }
+    for (key, row) in dirty.k.chunks(9).enumerate().filter(|(key, _)| !keep[*key]) {
+        assert!(row.iter().all(|&x| x == 0.0), "{key}");
+    }
+    assert!(bits(&dirty.q).iter().any(|&x| x != 0));
+}
+
+// G04
+#[test]
+fn a_query_that_sees_nothing_has_no_gradient() {
+    let block =
+        |data: &[f64], dims: &[usize]| Block { data: data.to_vec(), layout: Layout::packed(dims) };
+    let case = Case {
+        x: [
+            block(&[1.0, 1.0], &[1, 1, 2, 1]),
+            block(&[1.0, 2.0], &[1, 1, 2, 1]),
+            block(&[5.0, 7.0], &[1, 1, 2, 1]),
+        ],
+        scale: 1.0,
+    };
+    let keep = [true, false, false, false];
+    let layout = Layout::packed(&[2, 2]).broadcast(&case.dims(), &[2, 3]);
+    let mask = Mask { keep: vec![View { data: &keep, layout }], ..Mask::NONE };
+    let up = block(&[1.0, 1.0], &[1, 1, 2, 1]);
+    for isa in Isa::all() {
+        let found = run(isa, &case, &Settings::scaled(1.0), &mask, up.view());
+        assert_eq!(found.v, [1.0, 0.0]);
+        assert_eq!(found.q, [0.0, 0.0]);
+        assert_eq!(found.k, [0.0, 0.0]);
+    }
+}
+
+#[test]
+fn empty_axes_give_empty_gradients_or_zeros() {
+    let mut rng = Rng::new(64);
+    for sizes in [
+        [0, 2, 1, 3, 4, 2, 3],
+        [2, 2, 1, 0, 4, 2, 3],
+        [2, 2, 1, 3, 0, 2, 3],
+        [1, 2, 1, 3, 4, 0, 3],
+        [1, 2, 2, 3, 4, 2, 0],
+    ] {
+        let case = case::<f32>(&mut rng, sizes);
+        let up = upstream(&mut rng, &case);
+        let mask = Mask {
+            bands: vec![Band::Diagonal(Diagonal { ahead: Some(0), ..Diagonal::ALL })],
+            ..Mask::NONE
+        };
+        let found = run(Isa::best(), &case, &Settings::scaled(1.0), &mask, up.view());
+        assert_eq!(found.q.len(), case.x[0].data.len());
+        assert_eq!(found.k.len(), case.x[1].data.len());
+        assert_eq!(found.v.len(), case.x[2].data.len());
+        assert!(found.q.iter().chain(&found.k).all(|x| x.is_finite()));
+    }
+}
