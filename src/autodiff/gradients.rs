@@ -75,6 +75,16 @@ impl Gradients {
         self.0.values().all(FloatTensor::is_finite)
     }
 
+    /// Whether there is no gradient at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Moves every element to the nearest number in −limit..=limit.
+    pub(crate) fn clamp(&mut self, limit: f64) {
+        self.0.values_mut().for_each(|gradient| gradient.clamp_in_place(limit));
+    }
+
     pub(super) fn add_to(&mut self, id: ParameterId, gradient: FloatTensor) {
         match self.0.get_mut(&id) {
             Some(sum) => sum.add_in_place(&gradient),

@@ -104,17 +104,25 @@ impl<'r> Checkpoint<'r> {
         module: &mut M,
         path: impl AsRef<Path>,
     ) -> Result<Loaded> {
-        let file = TensorFile::open(path)?;
-        let (places, loaded) = self.places(module, &file)?;
+        self.load_from(module, &TensorFile::open(path)?)
+    }
+
+    /// As [`load`](Self::load), from a file that is open.
+    pub(super) fn load_from<M: Module + ?Sized>(
+        &self,
+        module: &mut M,
+        file: &TensorFile,
+    ) -> Result<Loaded> {
+        let (places, loaded) = self.places(module, file)?;
         for Found { name, place, .. } in &places {
-            place.check_finite(&file).map_err(|error| error.for_parameter(name))?;
+            place.check_finite(file).map_err(|error| error.for_parameter(name))?;
         }
         let places: HashMap<_, _> =
             places.into_iter().map(|found| (found.id, found.place)).collect();
         for (name, parameter) in parameters_mut(module) {
             if let Some(place) = places.get(&parameter.id()) {
                 place
-                    .read(&file)
+                    .read(file)
                     .and_then(|value| parameter.try_set(value))
                     .map_err(|error| error.for_parameter(&name))?;
             }

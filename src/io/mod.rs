@@ -1,4 +1,4 @@
-//! Files: safetensors, whole or in shards, to and from a model's parameters.
+//! Files: safetensors, whole or in shards, to and from a model's parameters or a training run.
 
 mod decode;
 mod file;
@@ -9,11 +9,13 @@ mod place;
 mod save;
 mod source;
 mod table;
+mod training;
 
 pub use file::TensorFile;
 pub use load::{Checkpoint, Loaded};
 pub use save::save_tensors;
 pub use source::{Source, WeightLayout};
+pub use training::{load_training, save_training};
 
 /// Why a file could not be read.
 fn unreadable(error: std::io::Error) -> String {

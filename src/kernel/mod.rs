@@ -30,6 +30,7 @@ pub(crate) mod math;
 pub(crate) mod multi_head;
 pub(crate) mod norm;
 pub(crate) mod norm_backward;
+pub(crate) mod optim;
 pub(crate) mod output;
 pub(crate) mod parallel;
 pub(crate) mod pointwise;

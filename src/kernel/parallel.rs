@@ -50,9 +50,66 @@ pub(crate) fn for_each_chunk_pair<T: Send, U: Send>(
         chunks.enumerate().with_max_len(1).for_each(|(i, (a, b))| f(i, a, b));
     }
 }
+
+/// Calls `f` with the pieces of `len` elements (the last may be shorter) of buffers of one length that
+/// belong together, and where they start.
+pub(crate) fn for_each_piece<T: Send, const N: usize>(
+    buffers: [&mut [T]; N],
+    len: usize,
+    work: usize,
+    f: &(impl Fn(usize, [&mut [T]; N]) + Sync),
+) {
+    split_pieces(buffers, 0, len.max(1), work >= WORTH_SHARING, f);
+}
+
+/// Halves the pieces until one is left. `start` is where these begin.
+fn split_pieces<T: Send, const N: usize>(
+    buffers: [&mut [T]; N],
+    start: usize,
+    len: usize,
+    shared: bool,
+    f: &(impl Fn(usize, [&mut [T]; N]) + Sync),
+) {
+    let pieces = buffers.first().map_or(0, |buffer| buffer.len()).div_ceil(len);
+    match pieces {
+        0 => {}
+        1 => f(start, buffers),
+        _ => {
+            let middle = pieces / 2 * len;
+            let mut halves = buffers.map(|buffer| buffer.split_at_mut(middle));
+            let first = halves.each_mut().map(|(first, _)| std::mem::take(first));
+            let second = halves.map(|(_, second)| second);
+            let first = || split_pieces(first, start, len, shared, f);
+            let second = || split_pieces(second, start + middle, len, shared, f);
+            if shared {
+                rayon::join(first, second);
+            } else {
+                first();
+                second();
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_of_buffers_belong_together_and_cover_them() {
+        for work in [0, usize::MAX] {
+            let (mut a, mut b) = ([0; 11], [0; 11]);
+            for_each_piece([&mut a, &mut b], 4, work, &|start, [a, b]| {
+                assert_eq!(a.len(), b.len());
+                for (i, (a, b)) in a.iter_mut().zip(b).enumerate() {
+                    (*a, *b) = (start + i, start);
+                }
+            });
+            assert_eq!(a, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+            assert_eq!(b, [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8]);
+        }
+        for_each_piece::<u8, 2>([&mut [], &mut []], 4, usize::MAX, &|_, _| unreachable!());
+    }
 
     #[test]
     fn chunks_are_numbered_and_cover_the_output() {

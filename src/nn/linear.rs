@@ -2,7 +2,8 @@
 
 use super::packing::{Map, ReadMap, is_recorded};
 use super::{
-    Absent, Bias, BiasKind, Mode, Module, NoBias, Packing, Parameter, Visitor, VisitorMut,
+    Absent, Bias, BiasKind, Fans, Init, Mode, Module, NoBias, Packing, Parameter, Visitor,
+    VisitorMut,
 };
 use crate::axis::Axis;
 use crate::element::Float;
@@ -60,7 +61,8 @@ impl<I: Axis, O: Axis, B: BiasKind, E: Float> Linear<I, O, B, E> {
         Self::of(Tensor::zeros_in((input, output)), || Tensor::zeros_in((output,)))
     }
 
-    /// Weights drawn by Xavier's rule, uniformly from ±√(6 / (in + out)), and a bias of zeros.
+    /// Weights drawn by Xavier's rule, uniformly from ±√(6 / (in + out)), and a bias of zeros. An
+    /// [`Init`] draws them by other rules.
     ///
     /// # References
     /// Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
@@ -71,10 +73,8 @@ impl<I: Axis, O: Axis, B: BiasKind, E: Float> Linear<I, O, B, E> {
         O: FixedSizes,
     {
         let (input, output) = (I::fixed(), O::fixed());
-        let fans = input.size().get().saturating_add(output.size().get()).max(1);
-        #[allow(clippy::cast_precision_loss, reason = "a bound needs no more than 53 bits")]
-        let bound = (6.0 / fans as f64).sqrt();
-        let weight = Tensor::uniform_in((input, output), -bound, bound, generator);
+        let fans = Fans { input: input.size().get(), output: output.size().get() };
+        let weight = Init::xavier_uniform().drawn((input, output), fans, generator);
         Self::of(weight, || Tensor::zeros_in((output,)))
     }
 

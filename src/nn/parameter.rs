@@ -5,7 +5,7 @@ use crate::axis::Axis;
 use crate::element::Float;
 use crate::error::{Error, Result};
 use crate::shape::{Dims, FixedSizes, Shape};
-use crate::tensor::{AnyTensor, FloatTensor, ParameterId, Tensor, shape_text};
+use crate::tensor::{AnyTensor, FloatSliceMut, FloatTensor, ParameterId, Tensor, shape_text};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -118,6 +118,10 @@ pub trait AnyParameter {
     /// # Errors
     /// Where the sizes differ; the parameter keeps its value.
     fn try_set(&mut self, value: FloatTensor) -> Result<()>;
+    /// Shows `change` the elements, in row-major order, to be changed: those of the value itself, or of a
+    /// copy where something else holds that.
+    #[doc(hidden)]
+    fn change(&mut self, change: &mut dyn FnMut(FloatSliceMut<'_>));
 }
 
 impl<S: Shape, E: Float> AnyParameter for Parameter<S, E> {
@@ -150,5 +154,9 @@ impl<S: Shape, E: Float> AnyParameter for Parameter<S, E> {
         let value = value.to::<E>().try_typed(self.shape)?;
         self.set(value);
         Ok(())
+    }
+    fn change(&mut self, change: &mut dyn FnMut(FloatSliceMut<'_>)) {
+        let mut value = self.value.write().unwrap_or_else(PoisonError::into_inner);
+        change(FloatSliceMut::of(&mut *value));
     }
 }

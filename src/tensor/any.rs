@@ -175,6 +175,17 @@ impl<E: Element> AnyTensor<E> {
         (Arc::<Vec<E>>::make_mut(&mut self.data), self.layout)
     }
 
+    /// The elements in row-major order, to be written: no other tensor has them. Copied first where that
+    /// is not so.
+    pub(crate) fn packed_mut(&mut self) -> &mut [E] {
+        if !self.layout.is_packed() {
+            *self = Self::from_packed(self.dims(), self.to_vec());
+        }
+        let (data, layout) = self.owned();
+        let count = layout.count();
+        if count == 0 { &mut [] } else { &mut data[layout.offset..layout.offset + count] }
+    }
+
     /// The same elements through another layout, which stays inside of this one's.
     pub(crate) fn viewed(&self, layout: Layout) -> Self {
         if layout == self.layout {

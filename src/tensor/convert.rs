@@ -113,6 +113,18 @@ impl<E: Element> AnyTensor<E> {
         self.map_in_place(|x| E::narrow(x.wide() * factor));
     }
 
+    fn clamp_in_place(&mut self, limit: f64)
+    where
+        E: Float,
+    {
+        let (low, high) = (E::from_f64(-limit), E::from_f64(limit));
+        self.map_in_place(|x| match () {
+            () if x < low => low,
+            () if x > high => high,
+            () => x,
+        });
+    }
+
     /// A closure has no gradient rule.
     fn must_not_be_recorded(&self, function: &str) {
         assert!(
@@ -193,6 +205,11 @@ impl FloatTensor {
         with_elements!(self, x => x.scale_in_place(factor));
     }
 
+    /// Moves every element to the nearest number in −limit..=limit; NaN stays NaN.
+    pub(crate) fn clamp_in_place(&mut self, limit: f64) {
+        with_elements!(self, x => x.clamp_in_place(limit));
+    }
+
     /// The last two axes exchanged. Needs two axes.
     pub(crate) fn transposed(&self) -> Self {
         self.viewed(Layout::transposed)
@@ -224,4 +241,30 @@ impl FloatTensor {
 
 fn total<E: Float>(a: E, b: E) -> E {
     E::narrow(a.wide() + b.wide())
+}
+
+/// Elements of any floating-point type, to be changed: what an optimizer changes of a parameter.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum FloatSliceMut<'a> {
+    /// 32-bit floats.
+    F32(&'a mut [f32]),
+    /// 64-bit floats.
+    F64(&'a mut [f64]),
+}
+
+impl<'a> FloatSliceMut<'a> {
+    /// The elements in row-major order, which no other tensor has.
+    pub(crate) fn of<E: Float>(tensor: &'a mut AnyTensor<E>) -> Self {
+        let tensor: &mut dyn Any = tensor;
+        // Asked twice: a borrow that may be returned lasts through all branches.
+        if tensor.is::<AnyTensor<f32>>() {
+            if let Some(tensor) = tensor.downcast_mut::<AnyTensor<f32>>() {
+                return FloatSliceMut::F32(tensor.packed_mut());
+            }
+        } else if let Some(tensor) = tensor.downcast_mut::<AnyTensor<f64>>() {
+            return FloatSliceMut::F64(tensor.packed_mut());
+        }
+        unreachable!("`Float` is implemented for f32 and f64")
+    }
 }

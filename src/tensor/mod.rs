@@ -10,7 +10,7 @@ mod rows;
 mod unview;
 
 pub use any::AnyTensor;
-pub use convert::FloatTensor;
+pub use convert::{FloatSliceMut, FloatTensor};
 pub(crate) use display::shape_text;
 pub use node::ParameterId;
 pub(crate) use node::{Node, with_elements};

@@ -39,6 +39,32 @@ impl Generator {
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
+
+    /// All that its next numbers depend on: the seed, and how far it is, the lowest 32 bits first.
+    pub(crate) fn to_numbers(&self) -> [u32; 11] {
+        let (seed, position) = (self.0.get_seed(), self.0.get_word_pos().to_le_bytes());
+        let mut numbers = [0; 11];
+        let words = seed.chunks_exact(4).chain(position.chunks_exact(4));
+        for (number, bytes) in numbers.iter_mut().zip(words) {
+            *number = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte));
+        }
+        numbers
+    }
+
+    /// The generator of these numbers; `None` where it cannot be so far.
+    pub(crate) fn from_numbers(numbers: [u32; 11]) -> Option<Self> {
+        /// A block of 16 words for each of 2⁶⁴ numbers.
+        const END: u128 = 1 << 68;
+        let mut seed = [0; 32];
+        for (bytes, number) in seed.chunks_exact_mut(4).zip(&numbers) {
+            bytes.copy_from_slice(&number.to_le_bytes());
+        }
+        let words = numbers[8..].iter().rev();
+        let position = words.fold(0, |position, &word| position << 32 | u128::from(word));
+        let mut generator = ChaCha8Rng::from_seed(seed);
+        generator.set_word_pos(position);
+        (position < END).then_some(Generator(generator))
+    }
 }
 
 impl<S, E> Tensor<S, E> {

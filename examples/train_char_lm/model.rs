@@ -1,0 +1,102 @@
+//! A causal model of characters: two layers with the norms before their blocks, learned positions, and the
+//! embedding as output head.
+//!
+//! Every width is a type, and batch and length are generic: any [`Size`], read at run time or not.
+
+use shapeproof::{
+    Activation, Batch, C, Embedding, Encoder, EncoderConfig, EncoderLayer, Generator, HeadDim, Key,
+    LayerNorm, LearnedPositions, Mode, Model, Module, NormPlacement, Query, Result, Seq, Size,
+    Tensor, Vocab, parameters,
+};
+
+/// The different characters of the text.
+pub(crate) type Characters = C<68>;
+/// How many characters the model sees.
+pub(crate) type Context = C<64>;
+type Width = C<64>;
+type HeadCount = C<4>;
+type Inner = C<256>;
+const LAYERS: usize = 2;
+
+/// Of the normal distribution that embeddings are drawn from.
+const DEVIATION: f64 = 0.02;
+
+pub(crate) struct CharLm {
+    characters: Embedding<Vocab<Characters>, Model<Width>>,
+    positions: LearnedPositions<Seq<Context>, Model<Width>>,
+    encoder: Encoder<Width, HeadCount, Inner>,
+}
+
+impl Module for CharLm {
+    parameters!(characters, positions, encoder);
+}
+
+impl CharLm {
+    /// A model that has learned nothing.
+    pub(crate) fn new(generator: &mut Generator) -> Self {
+        let config = EncoderConfig {
+            norm: NormPlacement::Pre,
+            activation: Activation::Gelu,
+            ..EncoderConfig::new(1e-5)
+        };
+        let characters = Embedding::normal(DEVIATION, generator);
+        let positions = LearnedPositions::normal(DEVIATION, generator);
+        let layers = (0..LAYERS).map(|_| EncoderLayer::xavier(config, generator)).collect();
+        let encoder = Encoder::new(layers).with_norm(LayerNorm::new(config.epsilon));
+        CharLm { characters, positions, encoder }
+    }
+
+    /// How likely each character is to follow each of these and those before it, before the softmax.
+    ///
+    /// # Errors
+    /// Where there are more characters than the context has, or one is not in the text.
+    pub(crate) fn forward<B: Size, S: Size>(
+        &self,
+        tokens: &Tensor<(Batch<B>, Seq<S>), usize>,
+        mode: &mut impl Mode,
+    ) -> Result<Tensor<(Batch<B>, Seq<S>, Vocab<Characters>)>> {
+        let (_, length) = tokens.shape();
+        let x = self.characters.try_forward(tokens, mode)?;
+        let x = x.add(&self.positions.try_forward(0, length, mode)?);
+        let x = self.encoder.iter().fold(x, |x, layer| through(layer, &x, mode));
+        let x = match &self.encoder.norm {
+            Some(norm) => norm.forward(&x, mode),
+            None => x,
+        };
+        Ok(self.characters.unembed(&x, mode))
+    }
+}
+
+/// A vector for every character.
+type Vectors<B, S> = Tensor<(Batch<B>, Seq<S>, Model<Width>)>;
+type Layer = EncoderLayer<Width, HeadCount, Inner>;
+
+/// One layer.
+fn through<B: Size, S: Size>(
+    layer: &Layer,
+    x: &Vectors<B, S>,
+    mode: &mut impl Mode,
+) -> Vectors<B, S> {
+    let x = x.add(&attend(layer, &layer.attention_norm.forward(x, mode), mode));
+    let y = layer.feed_forward.forward(&layer.feed_forward_norm.forward(&x, mode), mode);
+    x.add(&y)
+}
+
+/// Causal self attention, step by step: each step is an operation that gradients flow back through.
+fn attend<B: Size, S: Size>(
+    layer: &Layer,
+    x: &Vectors<B, S>,
+    mode: &mut impl Mode,
+) -> Vectors<B, S> {
+    let attention = &layer.attention;
+    let q = attention.q.forward(x, mode).split_heads::<HeadCount>().rename(Seq, Query);
+    let k = attention.k.forward(x, mode).split_heads::<HeadCount>().rename(Seq, Key);
+    let v = attention.v.forward(x, mode).split_heads::<HeadCount>().rename(Seq, Key);
+    let (_, _, query, HeadDim(dim)) = q.shape();
+    let (_, _, key, _) = k.shape();
+    let root = u32::try_from(dim.get()).map_or(f64::NAN, f64::from).sqrt();
+    let scores = q.matmul(&k.transpose(Key, HeadDim)).div_scalar(root);
+    let before = Tensor::from_fn_in((query, key), |at| at[1] <= at[0]);
+    let y = scores.masked_softmax(Key, &before).matmul(&v);
+    attention.out.forward(&y.rename(Query, Seq).merge_heads(), mode)
+}

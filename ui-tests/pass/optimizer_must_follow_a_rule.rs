@@ -1,0 +1,6 @@
+use shapeproof::{Optimizer, Sgd};
+
+fn main() {
+    let optimizer = Optimizer::try_new(Sgd::default());
+    assert!(optimizer.is_ok());
+}
