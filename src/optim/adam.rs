@@ -88,6 +88,7 @@ impl AdamW {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl UpdateRule for Adam {
     const NAME: &'static str = "adam";
 
@@ -114,6 +115,7 @@ impl UpdateRule for Adam {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl UpdateRule for AdamW {
     const NAME: &'static str = "adamw";
 

@@ -97,7 +97,7 @@ impl<R> Optimizer<R> {
     /// An optimizer that has seen nothing yet.
     ///
     /// # Compile errors
-    /// `optimizer_must_follow_a_rule`: "`f64` is not a rule that an optimizer follows".
+    /// `optimizer_must_follow_a_rule`: "`{float}` is not a rule that an optimizer follows".
     ///
     /// # Errors
     /// Where a setting of the rule lies outside of what it can be.

@@ -48,6 +48,7 @@ pub struct Sgd {
     pub weight_decay: f64,
 }
 
+#[diagnostic::do_not_recommend]
 impl UpdateRule for Sgd {
     const NAME: &'static str = "sgd";
 
