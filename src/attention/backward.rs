@@ -5,10 +5,14 @@ use super::parts::Start;
 use super::scaled::Attention;
 use crate::element::Float;
 use crate::kernel::attention::{
-    Forward, Out, Relative, Settings, attention, attention_backward, attention_to,
+    Forward, Out, Relative, Settings, Stage, Sums, attention, attention_backward, attention_to,
+    scores,
 };
+use crate::kernel::gemm::gemm;
 use crate::kernel::layout::{Layout, View, count};
+use crate::kernel::reduce::sum;
 use crate::tensor::AnyTensor;
+use num_traits::Zero;
 
 /// Learned relative positions: each query's products with the table of keys, and the table of values.
 #[derive(Clone)]
@@ -37,6 +41,108 @@ impl<E: Float> RelativeParts<E> {
         let values = self.values.as_ref().map(AnyTensor::detached);
         RelativeParts { products: self.products.detached(), values, ..self.clone() }
     }
+}
+
+/// Whether a gradient would come through what attention computes from.
+pub(super) fn is_recorded<E: Float>(heads: [&AnyTensor<E>; 3], mask: &MaskParts<E>) -> bool {
+    heads.into_iter().chain(mask.inputs()).any(AnyTensor::is_recorded)
+}
+
+/// The weights, recorded as computed from queries, keys and biases. (Their gradient with regard to what
+/// else a mask adds is not taken: they are an output to be looked at.)
+pub(super) fn record_weights<E: Float>(
+    weights: AnyTensor<E>,
+    attention_of: &Attention,
+    [queries, keys]: [&AnyTensor<E>; 2],
+    mask: &MaskParts<E>,
+) -> AnyTensor<E> {
+    let inputs: Vec<_> = [queries, keys].into_iter().chain(&mask.bias).collect();
+    let attention_of = *attention_of;
+    weights.clone().recorded(&inputs, || {
+        let (queries, keys, mask) = (queries.detached(), keys.detached(), mask.detached());
+        move |d_weights| {
+            let heads = [&queries, &keys];
+            let d_scores = of_scores(&attention_of, heads, &mask, (&weights, d_weights));
+            let own = d_scores.layout().sliced(3, mask.extra, keys.dims()[2] - mask.extra);
+            let biases = mask.bias.iter().map(|_| Some(d_scores.viewed(own)));
+            let [d_queries, d_keys] = of_products(&attention_of, heads, &mask, &d_scores);
+            [Some(d_queries), Some(d_keys)].into_iter().chain(biases).collect()
+        }
+    })
+}
+
+/// The gradient of the scores, given that of the weights after dropout: dS = P ∘ (dP − Σ dP ∘ P).
+fn of_scores<E: Float>(
+    attention_of: &Attention,
+    [queries, keys]: [&AnyTensor<E>; 2],
+    mask: &MaskParts<E>,
+    (weights, d_weights): (&AnyTensor<E>, &AnyTensor<E>),
+) -> AnyTensor<E> {
+    let (after, d_after) = (weights.to_vec(), d_weights.to_vec());
+    let factor = attention_of.kept();
+    let mut before = after.clone();
+    if factor.is_some() {
+        let whole = attention_of.without_dropout();
+        let settings = whole.settings(queries.dims()[3]);
+        let none = AnyTensor::from_packed(&keys.layout().dims.replaced(3, 0), Vec::new());
+        let views = [queries.view(), keys.view(), none.view()];
+        let to = Out { out: &mut [], weights: Some(&mut before), sums: Sums::Nothing };
+        attention_to(views, &settings, &mask.lent(), to);
+    }
+    let factor = E::Wide::from_f64(factor.unwrap_or(1.0));
+    let n = weights.dims()[3].max(1);
+    let rows = after.chunks(n).zip(d_after.chunks(n)).zip(before.chunks_mut(n));
+    for ((after, d_after), row) in rows {
+        let zero = E::Wide::zero();
+        let d = |i: usize| if after[i].wide() == zero { zero } else { d_after[i].wide() * factor };
+        let sum = (0..row.len()).fold(zero, |sum, i| sum + d(i) * row[i].wide());
+        for (i, x) in row.iter_mut().enumerate() {
+            let weight = x.wide();
+            *x = E::narrow(if weight == zero { zero } else { weight * (d(i) - sum) });
+        }
+    }
+    AnyTensor::from_packed(weights.dims(), before)
+}
+
+/// The gradients of queries and keys, given that of the scores.
+fn of_products<E: Float>(
+    attention_of: &Attention,
+    [queries, keys]: [&AnyTensor<E>; 2],
+    mask: &MaskParts<E>,
+    d_scores: &AnyTensor<E>,
+) -> [AnyTensor<E>; 2] {
+    let settings = attention_of.settings(queries.dims()[3]);
+    let mut d = d_scores.to_vec();
+    if let Some(cap) = settings.softcap {
+        let views = [queries.view(), keys.view()];
+        let capped = scores(views, &settings, &mask.lent(), Stage::Capped);
+        for (d, capped) in d.iter_mut().zip(capped) {
+            let tanh = capped.to_f64() / cap;
+            *d = E::narrow(d.wide() * E::Wide::from_f64(1.0 - tanh * tanh));
+        }
+    }
+    let scale = E::Wide::from_f64(settings.scale);
+    d.iter_mut().for_each(|d| *d = E::narrow(d.wide() * scale));
+    let [batch, heads, query, width] = [0, 1, 2, 3].map(|axis| queries.dims()[axis]);
+    let [groups, key] = [1, 2].map(|axis| keys.dims()[axis]);
+    if count(&[batch, heads, query, key, width]) == 0 {
+        return [queries, keys]
+            .map(|x| AnyTensor::from_packed(x.dims(), vec![E::default(); x.count()]));
+    }
+    // Over [B, G, H/G, …], in which the keys repeat over the third axis.
+    let share = heads / groups;
+    let d = AnyTensor::from_packed(&[batch, groups, share, query, key], d);
+    let shared = keys.layout().broadcast(&[batch, groups, share, key, width], &[0, 1, 3, 4]);
+    let of_queries = gemm(d.view(), View { layout: shared, ..keys.view() }, None);
+    let split = queries.layout().split(1, groups, share);
+    let turned = View { layout: d.layout().transposed(), ..d.view() };
+    let by_head = gemm(turned, View { layout: split, ..queries.view() }, None);
+    let by_head = AnyTensor::from_packed(&[batch, groups, share, key, width], by_head);
+    let of_keys = sum(by_head.view(), 2);
+    [
+        AnyTensor::from_packed(queries.dims(), of_queries),
+        AnyTensor::from_packed(keys.dims(), of_keys),
+    ]
 }
 
 /// All that attention computes from.
@@ -82,26 +188,24 @@ pub(super) fn attend<E: Float>(
 ) -> AnyTensor<E> {
     let [queries, _, values] = heads;
     let (layout, mut out) = heads_inside(queries, values);
-    let recorded = {
-        let relative = relative.iter().flat_map(RelativeParts::inputs);
-        heads.into_iter().chain(mask.inputs()).chain(relative).any(AnyTensor::is_recorded)
-    };
-    if !recorded {
+    let positions = relative.iter().flat_map(RelativeParts::inputs).any(AnyTensor::is_recorded);
+    if !positions && !is_recorded(heads, mask) {
         let relative = relative.as_ref().map(RelativeParts::lent);
         let settings = Settings { relative, ..attention_of.settings(queries.dims()[3]) };
         attention(heads.map(AnyTensor::view), &settings, &mask.lent(), &mut out);
         return AnyTensor::in_layout(layout, out);
     }
     let operands = Operands { heads: heads.map(Clone::clone), mask: mask.clone(), relative };
-    let mut log_sums = vec![E::default(); count(&queries.dims()[..3])];
-    let to = Out { out: &mut out, weights: None, log_sums: Some(&mut log_sums) };
+    let mut sums = [0; 2].map(|_| vec![E::default(); count(&queries.dims()[..3])]);
+    let parts = Sums::Parts(sums.each_mut().map(|part| &mut part[..]));
+    let to = Out { out: &mut out, weights: None, sums: parts };
     attention_to(operands.views(), &operands.settings(attention_of), &mask.lent(), to);
     let out = AnyTensor::in_layout(layout, out);
     let attention_of = *attention_of;
     out.clone().recorded(&operands.inputs(), || {
         let wanted: Vec<bool> = operands.inputs().iter().map(|input| input.is_recorded()).collect();
         let operands = operands.detached();
-        move |d_out| gradients(&attention_of, &operands, (&out, &log_sums), d_out, &wanted)
+        move |d_out| gradients(&attention_of, &operands, (&out, &sums), d_out, &wanted)
     })
 }
 
@@ -109,7 +213,7 @@ pub(super) fn attend<E: Float>(
 fn gradients<E: Float>(
     attention_of: &Attention,
     operands: &Operands<E>,
-    (out, log_sums): (&AnyTensor<E>, &[E]),
+    (out, sums): (&AnyTensor<E>, &[Vec<E>; 2]),
     d_out: &AnyTensor<E>,
     wanted: &[bool],
 ) -> Vec<Option<AnyTensor<E>>> {
@@ -119,7 +223,7 @@ fn gradients<E: Float>(
         settings: &settings,
         mask: &mask,
         out: out.view(),
-        log_sums,
+        sums: sums.each_ref().map(|part| &part[..]),
     };
     let biases = operands.mask.bias.len();
     let of_scores = wanted[3..3 + biases].contains(&true);

@@ -1,10 +1,10 @@
 //! Scaled dot-product attention.
 
-use super::backward::{attend, heads_inside};
+use super::backward::{attend, heads_inside, is_recorded, record_weights};
 use super::{KvOf, MaskFor, MaskParts};
 use crate::axis::{Axis, Batch, HeadDim, Heads, Key, Query};
 use crate::element::Float;
-use crate::kernel::attention::{Out, Settings, Stage, attention_to, scores as scores_at};
+use crate::kernel::attention::{Out, Settings, Stage, Sums, attention_to, scores as scores_at};
 use crate::kernel::dropout::Dropout as KernelDropout;
 use crate::kernel::layout::count;
 use crate::nn::{Dropout, Mode};
@@ -202,7 +202,7 @@ impl Attention {
         let mut log_sums = vec![E::default(); count(&rows.dims())];
         let views = [queries.any().view(), keys.any().view(), values.any().view()];
         let settings = self.settings(queries.any().dims()[3]);
-        let to = Out { out: &mut out, weights: None, log_sums: Some(&mut log_sums) };
+        let to = Out { out: &mut out, weights: None, sums: Sums::Log(&mut log_sums) };
         attention_to(views, &settings, &mask.lent(), to);
         let out = Tensor::typed(
             (batch, heads, query, values.shape().3),
@@ -264,9 +264,25 @@ impl Attention {
         let scores = scores(queries, keys);
         let mut weights = vec![E::default(); count(&scores)];
         let views = [queries.view(), keys.view(), values.view()];
-        let to = Out { out: &mut out, weights: Some(&mut weights), log_sums: None };
+        let to = Out { out: &mut out, weights: Some(&mut weights), sums: Sums::Nothing };
         attention_to(views, &self.settings(queries.dims()[3]), &mask.lent(), to);
-        (AnyTensor::in_layout(layout, out), AnyTensor::from_packed(&scores, weights))
+        let weights = AnyTensor::from_packed(&scores, weights);
+        let heads = [queries, keys, values];
+        if !is_recorded(heads, mask) {
+            return (AnyTensor::in_layout(layout, out), weights);
+        }
+        // The output has a rule of its own, which makes the weights again.
+        (attend(self, heads, mask, None), record_weights(weights, self, [queries, keys], mask))
+    }
+
+    /// What kept weights are multiplied by, where some are dropped.
+    pub(super) fn kept(&self) -> Option<f64> {
+        self.dropout.map(KernelDropout::factor)
+    }
+
+    /// The same settings, but for dropout.
+    pub(super) fn without_dropout(self) -> Self {
+        Attention { dropout: None, ..self }
     }
 
     /// The kernel's form, for heads of this width; the scale is 1/√D unless given.

@@ -1,7 +1,7 @@
 //! Operands and outputs that end where readable memory ends, or start where it starts: a kernel that
 //! reads or writes one element too many does not pass these tests, it dies.
 
-use super::attention::{Band, Diagonal, Mask, Offset, Out, Settings, attention_to};
+use super::attention::{Band, Diagonal, Mask, Offset, Out, Settings, Sums, attention_to};
 use super::elementwise::{map, zip};
 use super::gemm::{Epilogue, gemm, gemm_into, gemm_packed, pack_b};
 use super::layout::{Layout, View};
@@ -187,14 +187,14 @@ fn attention_stays_within_its_operands_and_outputs() {
             let views = [&q, &k, &v].map(|(data, layout)| data.view(*layout));
             let settings = Settings { softcap: Some(2.0), ..Settings::scaled(0.3) };
             let mut out = Guarded::of(&vec![0f32; out_len], edge);
-            let to = Out { out: &mut out, weights: None, log_sums: None };
+            let to = Out { out: &mut out, weights: None, sums: Sums::Nothing };
             attention_to(views, &settings, &mask, to);
             assert_eq!(*expected.get_or_insert_with(|| bits(&out)), bits(&out));
             let rows = batch * heads * queries;
             let mut weights = Guarded::of(&vec![0f32; rows * keys], edge);
             let mut log_sums = Guarded::of(&vec![0f32; rows], edge);
             let to =
-                Out { out: &mut out, weights: Some(&mut weights), log_sums: Some(&mut log_sums) };
+                Out { out: &mut out, weights: Some(&mut weights), sums: Sums::Log(&mut log_sums) };
             attention_to(views, &settings, &mask, to);
         }
     }

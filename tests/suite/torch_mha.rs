@@ -5,8 +5,9 @@
 
 use safetensors::Dtype;
 use shapeproof::{
-    AttentionBias, Batch, Bias, BiasKind, DivisibleBy, Float, Folded, Heads, Infer, Key, Linear,
-    Mask, Model, MultiHeadAttention, NoBias, Query, Seq, Size, Static, Tensor, dispatch, dyn_size,
+    AttentionBias, Batch, Bias, BiasKind, DivisibleBy, Float, Folded, Gradients, Heads, Infer, Key,
+    Linear, Mask, Mode, Model, MultiHeadAttention, NoBias, Parameter, Query, Seq, Size, Static,
+    Tensor, Train, dispatch, dyn_size,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close};
@@ -108,7 +109,99 @@ where
     compare_output(case, "cross", &y)?;
     let (y, weights) = layer.cross_with_weights(&x, &k, &v, joined(&parts), &mut Infer);
     compare_output(case, "cross, with weights", &y)?;
-    compare_weights(case, "cross", &weights)
+    compare_weights(case, "cross", &weights)?;
+    if case.name.starts_with("row_all_masked") {
+        return Ok(()); // PyTorch has NaN there
+    }
+
+    let (of_x, of_k, of_v) = (Parameter::new(x), Parameter::new(k), Parameter::new(v));
+    let mut train = Train::seeded(0);
+    let x = train.read(&of_x);
+    let k = if key_name == "in.query" { None } else { Some(train.read(&of_k)) };
+    let v = if value_name == "in.value" { Some(train.read(&of_v)) } else { None };
+    // What is one tensor to PyTorch is one here.
+    let own = k.as_ref().map_or_else(|| x.erase(), Tensor::erase);
+    let k = own.try_typed(of_k.shape()).unwrap();
+    let v = v.map_or_else(|| own.try_typed(of_v.shape()).unwrap(), |v| v);
+    let up = activations(case, "up.output", batch, query, Model(M::default()));
+    let mut loss = layer.cross(&x, &k, &v, joined(&parts), &mut train).mul(&up).sum_all();
+    if case.tensors.has("up.weights") {
+        let (_, weights) = layer.cross_with_weights(&x, &k, &v, joined(&parts), &mut train);
+        let values = |up| narrowed(&case.tensors.f64(up));
+        let of_weights = if case.config.flag("average_attn_weights") {
+            let mean = weights.mean(Heads);
+            mean.mul(&Tensor::try_from_vec(mean.shape(), values("up.weights")).unwrap()).sum_all()
+        } else {
+            weights.mul(&Tensor::try_from_vec(shape, values("up.weights")).unwrap()).sum_all()
+        };
+        loss = loss.add(&of_weights);
+    }
+    let gradients = train.backward(&loss);
+    let mut found = vec![("query", in_order(case, &gradients.of(&of_x)))];
+    if case.tensors.has("in.key") {
+        found.push(("key", in_order(case, &gradients.of(&of_k))));
+    }
+    if case.tensors.has("in.value") {
+        found.push(("value", in_order(case, &gradients.of(&of_v))));
+    }
+    let stacked = [
+        weight_of(&gradients, &layer.q),
+        weight_of(&gradients, &layer.k),
+        weight_of(&gradients, &layer.v),
+    ];
+    if case.tensors.has("grad64.in_proj_weight") {
+        found.push(("in_proj_weight", stacked.concat()));
+    } else {
+        found.extend(["q_proj_weight", "k_proj_weight", "v_proj_weight"].into_iter().zip(stacked));
+    }
+    let biases = [
+        <B::Query as BiasKind>::get(&layer.q.bias).map(|p| widened(&gradients.of(p).to_vec())),
+        <B::Key as BiasKind>::get(&layer.k.bias).map(|p| widened(&gradients.of(p).to_vec())),
+        <B::Value as BiasKind>::get(&layer.v.bias).map(|p| widened(&gradients.of(p).to_vec())),
+    ];
+    if case.tensors.has("grad64.in_proj_bias") {
+        found.push(("in_proj_bias", biases.into_iter().flatten().flatten().collect()));
+    }
+    found.push(("out_proj.weight", weight_of(&gradients, &layer.out)));
+    if let Some(bias) = <B::Out as BiasKind>::get(&layer.out.bias) {
+        found.push(("out_proj.bias", widened(&gradients.of(bias).to_vec())));
+    }
+    for (name, parameter) in [("bias_k", &layer.bias_k), ("bias_v", &layer.bias_v)] {
+        found.extend(parameter.iter().map(|p| (name, widened(&gradients.of(p).to_vec()))));
+    }
+    let asked = case.tensors.names().filter(|name| name.starts_with("grad64.")).count();
+    let mask = usize::from(case.tensors.has("grad64.attn_mask"));
+    if asked != found.len() + mask {
+        return Err(format!("{asked} gradients, of which {} are compared", found.len()));
+    }
+    let (rtol, atol) = tolerance::<E>();
+    for (name, found) in found {
+        let want = case.tensors.f64(&format!("grad64.{name}"));
+        // A tensor's gradient is as exact as its largest element.
+        let largest = want.iter().fold(1.0_f64, |most, x| most.max(x.abs()));
+        close(&format!("gradient of {name}"), &found, &want, rtol, atol * largest)?;
+    }
+    Ok(())
+}
+
+/// The gradient of a map's weight, over (out, in).
+fn weight_of<I: shapeproof::Axis, O: shapeproof::Axis, B: BiasKind, E: Float>(
+    gradients: &Gradients,
+    map: &Linear<I, O, B, E>,
+) -> Vec<f64> {
+    let found = gradients.of(&map.weight);
+    let (inputs, outputs) = (found.dims()[0], found.dims()[1]);
+    let found = widened(&found.to_vec());
+    (0..inputs * outputs).map(|i| found[i % inputs * outputs + i / inputs]).collect()
+}
+
+/// The elements in the order of the case's activations.
+fn in_order<B: Size, S: Size, M: Size, E: Float>(
+    case: &Case,
+    x: &Tensor<(Batch<B>, Seq<S>, Model<M>), E>,
+) -> Vec<f64> {
+    let seq_first = case.tensors.dims("in.query").len() == 3 && !case.config.flag("batch_first");
+    widened(&if seq_first { x.transpose(Batch, Seq).to_vec() } else { x.to_vec() })
 }
 
 /// Where keys and values come from.

@@ -1,12 +1,12 @@
-//! PyTorch's `scaled_dot_product_attention`, forward: every case of the family
+//! PyTorch's `scaled_dot_product_attention`, forward and backward: every case of the family
 //! `sdpa`, grouped heads included.
 //!
 //! There `true` in a mask takes part, and causal is aligned to the start.
 
 use safetensors::Dtype;
 use shapeproof::{
-    Attention, Axis, Batch, DivisibleBy, Float, HeadDim, Heads, Key, KvHeads, KvOf, Query, Size,
-    Static, Tensor, ValueDim, dispatch, dyn_size,
+    Attention, Axis, Batch, DivisibleBy, Float, HeadDim, Heads, Key, KvHeads, KvOf, Mode,
+    Parameter, Query, Size, Static, Tensor, Train, ValueDim, dispatch, dyn_size,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close};
@@ -110,7 +110,24 @@ where
     for (what, y) in [("alone", &y), ("beside its weights", &beside)] {
         close(&format!("output {what} ({how})"), &widened(&y.to_vec()), &want, rtol, atol)?;
     }
-    rows_are_probabilities(&weights, &parts, sizes)
+    rows_are_probabilities(&weights, &parts, sizes)?;
+
+    let (of_q, of_k, of_v) = (Parameter::new(q), Parameter::new(k), Parameter::new(v));
+    let mut train = Train::seeded(0);
+    let (q, k, v) = (train.read(&of_q), train.read(&of_k), train.read(&of_v));
+    let y = attention.apply(&q, &k, &v, joined(&typed));
+    let up = Tensor::try_from_vec(y.shape(), values("up.output")).unwrap();
+    let gradients = train.backward(&y.mul(&up).sum_all());
+    let found = [
+        ("q", gradients.of(&of_q).to_vec()),
+        ("k", gradients.of(&of_k).to_vec()),
+        ("v", gradients.of(&of_v).to_vec()),
+    ];
+    for (name, found) in found {
+        let want = case.tensors.f64(&format!("grad64.{name}"));
+        close(&format!("gradient of {name} ({how})"), &widened(&found), &want, rtol, atol)?;
+    }
+    Ok(())
 }
 
 /// Weights sum to one in every row, and are exactly 0 for what is hidden.

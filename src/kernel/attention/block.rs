@@ -24,7 +24,7 @@ use super::mask::Mask;
 use super::operand::Operand;
 use super::running::{Group, Scratch, update};
 use super::terms::soften;
-use super::{Place, QUERIES, Settings};
+use super::{Place, QUERIES, Settings, SumsAt};
 use crate::element::Float;
 use crate::kernel::gemm::{Matrix, pack_panel_wide};
 use crate::kernel::scratch::{Spare, padded, split};
@@ -64,8 +64,8 @@ pub(super) struct Attend<'a, E> {
     pub(super) out_row: usize,
     /// `keys` elements for each query, one row after the other, if wanted.
     pub(super) weights: Option<*mut E>,
-    /// One for each query, if wanted: the logarithm of the sum of eˢᶜᵒʳᵉ over the visible keys.
-    pub(super) log_sums: Option<*mut E>,
+    /// One for each query, if wanted.
+    pub(super) sums_to: SumsAt<E>,
     /// What the next piece begins with.
     pub(super) ahead: Ahead<'a, E>,
 }
@@ -447,12 +447,8 @@ impl<E: Float> Attend<'_, E> {
                     }
                 }
             }
-            if let Some(log_sums) = self.log_sums {
-                let log_sum = group.max[i].mul_add(E::Wide::from_f64(LN_2), total.ln());
-                let log_sum = if total == zero { E::Wide::neg_infinity() } else { log_sum };
-                // SAFETY: the caller's.
-                unsafe { log_sums.add(query).write(E::narrow(log_sum)) }
-            }
+            // SAFETY: the caller's.
+            unsafe { self.write_sum(query, group.max[i], total) }
             if let Some(weights) = self.weights {
                 // SAFETY: the caller's.
                 let out = unsafe {
@@ -465,6 +461,33 @@ impl<E: Float> Attend<'_, E> {
             }
         }
         finite
+    }
+}
+
+impl<E: Float> Attend<'_, E> {
+    /// Writes what is wanted of a query's sum: `total`, relative to 2 to the `max`.
+    ///
+    /// # Safety
+    ///
+    /// The outputs are as [`Attend`] says.
+    unsafe fn write_sum(&self, query: usize, max: E::Wide, total: E::Wide) {
+        let nothing = total == E::Wide::zero();
+        let infinite = E::Wide::neg_infinity();
+        // SAFETY: the caller's.
+        unsafe {
+            match self.sums_to {
+                SumsAt::Nothing => {}
+                SumsAt::Log(to) => {
+                    let log = max.mul_add(E::Wide::from_f64(LN_2), total.ln());
+                    to.add(query).write(E::narrow(if nothing { infinite } else { log }));
+                }
+                SumsAt::Parts([maxima, logs]) => {
+                    maxima.add(query).write(E::narrow(if nothing { infinite } else { max }));
+                    let log = if nothing { E::Wide::zero() } else { total.log2() };
+                    logs.add(query).write(E::narrow(log));
+                }
+            }
+        }
     }
 }
 

@@ -65,11 +65,21 @@ struct Place {
 }
 
 /// What attention writes: the output, [B, Q, H, Dv] in row-major order, and where wanted the weights,
-/// [B, H, Q, K], and the logarithms of the sums of e to the scores, [B, H, Q].
+/// [B, H, Q, K], and what is said of the sums of e to the scores.
 pub(crate) struct Out<'o, E> {
     pub(crate) out: &'o mut [E],
     pub(crate) weights: Option<&'o mut [E]>,
-    pub(crate) log_sums: Option<&'o mut [E]>,
+    pub(crate) sums: Sums<'o, E>,
+}
+
+/// What is said of the sum of e to a query's scores, over [B, H, Q].
+pub(crate) enum Sums<'o, E> {
+    Nothing,
+    /// Its logarithm.
+    Log(&'o mut [E]),
+    /// Its binary logarithm in two parts, which together are more exact than one number: the largest
+    /// score, and what the sum relative to it adds.
+    Parts([&'o mut [E]; 2]),
 }
 
 impl<'a, E> Settings<'a, E> {
@@ -112,7 +122,7 @@ pub(crate) fn attention<E: Float>(
     mask: &Mask<E>,
     out: &mut [E],
 ) {
-    attention_to(views, settings, mask, Out { out, weights: None, log_sums: None });
+    attention_to(views, settings, mask, Out { out, weights: None, sums: Sums::Nothing });
 }
 
 /// As [`attention`], with all that is wanted.
@@ -129,7 +139,14 @@ pub(crate) fn attention_to<E: Float>(
 struct Outputs<E> {
     out: *mut E,
     weights: Option<*mut E>,
-    log_sums: Option<*mut E>,
+    sums: SumsAt<E>,
+}
+
+/// Where sums go.
+enum SumsAt<E> {
+    Nothing,
+    Log(*mut E),
+    Parts([*mut E; 2]),
 }
 
 // SAFETY: the parts that are written through it are disjoint, see `attention_on`; elements are
@@ -142,13 +159,17 @@ impl<E> Outputs<E> {
     /// # Safety
     ///
     /// The elements lie within the outputs, or one past their ends.
-    unsafe fn at(&self, [out, weights, log_sums]: [usize; 3]) -> Self {
+    unsafe fn at(&self, [out, weights, sums]: [usize; 3]) -> Self {
         // SAFETY: the caller's.
         unsafe {
             Outputs {
                 out: self.out.add(out),
                 weights: self.weights.map(|start| start.add(weights)),
-                log_sums: self.log_sums.map(|start| start.add(log_sums)),
+                sums: match self.sums {
+                    SumsAt::Nothing => SumsAt::Nothing,
+                    SumsAt::Log(start) => SumsAt::Log(start.add(sums)),
+                    SumsAt::Parts(starts) => SumsAt::Parts(starts.map(|start| start.add(sums))),
+                },
             }
         }
     }
@@ -165,7 +186,11 @@ fn check<E: Float>([q, k, v]: [View<E>; 3], settings: &Settings<E>, mask: &Mask<
     let rows = count(&[batch, heads, queries]);
     assert_eq!(out.out.len(), count(&[rows, dv]));
     assert!(out.weights.as_ref().is_none_or(|weights| weights.len() == count(&[rows, keys])));
-    assert!(out.log_sums.as_ref().is_none_or(|log_sums| log_sums.len() == rows));
+    match &out.sums {
+        Sums::Nothing => {}
+        Sums::Log(sums) => assert_eq!(sums.len(), rows),
+        Sums::Parts(parts) => assert!(parts.iter().all(|part| part.len() == rows)),
+    }
     mask.check([batch, heads, queries, keys]);
     if let Some(relative) = &settings.relative {
         relative.check([batch, heads, queries, dv]);
@@ -184,8 +209,8 @@ fn attention_on<E: Float>(
     let [groups, keys] = [1, 2].map(|axis| k.layout.dims[axis]);
     let dv = v.layout.dims[3];
     let rows = count(&[batch, heads, queries]);
-    let Out { out, weights, log_sums } = out;
-    let more = weights.is_some() || log_sums.is_some();
+    let Out { out, weights, sums } = out;
+    let more = weights.is_some() || !matches!(sums, Sums::Nothing);
     if rows == 0 || out.is_empty() && !more {
         return;
     }
@@ -203,7 +228,11 @@ fn attention_on<E: Float>(
     let outputs = Outputs {
         out: out.as_mut_ptr(),
         weights: weights.map(|weights| weights.as_mut_ptr()),
-        log_sums: log_sums.map(|log_sums| log_sums.as_mut_ptr()),
+        sums: match sums {
+            Sums::Nothing => SumsAt::Nothing,
+            Sums::Log(sums) => SumsAt::Log(sums.as_mut_ptr()),
+            Sums::Parts(parts) => SumsAt::Parts(parts.map(|part| part.as_mut_ptr())),
+        },
     };
     let cut = piece(batch * heads, queries, mask);
     let pieces = queries.div_ceil(cut);
@@ -244,7 +273,7 @@ fn attention_on<E: Float>(
             out: outputs.out,
             out_row: heads * dv,
             weights: outputs.weights,
-            log_sums: outputs.log_sums,
+            sums_to: outputs.sums,
             ahead: Ahead {
                 rows: keys.min(KEYS),
                 k: ahead.1,

@@ -162,10 +162,16 @@ impl<E: Float> Case<E> {
         let mut outs = [0; 3].map(|_| nan(b * h * q * self.x[2].layout.dims[3]));
         let [out, second, third] = outs.each_mut();
         let (mut weights, mut log_sums) = (nan(b * h * q * k), nan(b * h * q));
-        attention_on(isa, self.views(), settings, mask, Out { out, weights: None, log_sums: None });
-        let with = Out { out: second, weights: Some(&mut weights), log_sums: None };
+        attention_on(
+            isa,
+            self.views(),
+            settings,
+            mask,
+            Out { out, weights: None, sums: Sums::Nothing },
+        );
+        let with = Out { out: second, weights: Some(&mut weights), sums: Sums::Nothing };
         attention_on(isa, self.views(), settings, mask, with);
-        let with = Out { out: third, weights: None, log_sums: Some(&mut log_sums) };
+        let with = Out { out: third, weights: None, sums: Sums::Log(&mut log_sums) };
         attention_on(isa, self.views(), settings, mask, with);
         for other in &outs[1..] {
             for (a, b) in outs[0].iter().zip(other) {

@@ -326,7 +326,7 @@ impl One for Tensor<OneQuery> {
 struct Impostor(Tensor<(Key<C<2>>,), bool>);
 
 impl<S> MaskFor<S> for Impostor {
-    fn add_to<'a>(&'a self, parts: &mut MaskParts<'a, f32>) {
+    fn add_to(&self, parts: &mut MaskParts<f32>) {
         type Scores = (Batch<C<1>>, Heads<C<1>>, Query<C<1>>, Key<C<2>>);
         MaskFor::<Scores>::add_to(&self.0, parts);
     }

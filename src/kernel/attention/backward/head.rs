@@ -40,7 +40,7 @@ pub(super) struct Head<'a, E: Float> {
     v: Matrix<'a, E>,
     out: Matrix<'a, E>,
     d_out: Matrix<'a, E>,
-    log_sums: &'a [E],
+    log_sums: [&'a [E]; 2],
     sizes: Sizes,
     place: Place,
     to: Outputs<E>,
@@ -58,7 +58,8 @@ struct Group<'s, R> {
     /// Q and dO, a row for each query, in panels of a tile's columns; what is not finite is 0.
     q_rows: &'s mut [R],
     d_out_rows: &'s mut [R],
-    /// The binary logarithms of the sums, and δ.
+    /// The binary logarithms of the sums, in two parts, and δ.
+    maxima: &'s mut [R],
     log_sums: &'s mut [R],
     delta: &'s mut [R],
     /// Whether a query's row of dO is not finite.
@@ -103,7 +104,7 @@ impl<'a, E: Float> Head<'a, E> {
             v: rows(v, b, group),
             out: rows(forward.out, b, h),
             d_out: rows(d_out, b, h),
-            log_sums: &forward.log_sums[piece * sizes.queries..][..sizes.queries],
+            log_sums: forward.sums.map(|part| &part[piece * sizes.queries..][..sizes.queries]),
             sizes,
             place,
             to,
@@ -139,6 +140,7 @@ impl<E: Float> Kernel<E::Wide> for Head<'_, E> {
             width * dvp,
             width,
             width,
+            width,
             width * dp,
             entries * width,
             entries * width,
@@ -159,6 +161,7 @@ impl<E: Float> Kernel<E::Wide> for Head<'_, E> {
             d_out,
             q_rows,
             d_out_rows,
+            maxima,
             log_sums,
             delta,
             d_q,
@@ -182,6 +185,7 @@ impl<E: Float> Kernel<E::Wide> for Head<'_, E> {
             d_out,
             q_rows,
             d_out_rows,
+            maxima,
             log_sums,
             delta,
             tainted,
@@ -322,11 +326,11 @@ impl<E: Float> Head<'_, E> {
         let relative = self.forward.settings.relative_values();
         group.products.fill(E::Wide::zero());
         for (i, query) in queries.enumerate() {
-            let log_sum = self.log_sums[query].wide();
-            let nothing = log_sum == E::Wide::neg_infinity();
+            let [max, log] = self.log_sums.map(|part| part[query].wide());
             // Where nothing is visible, −∞ − −∞ would be NaN.
-            let log_sum = log_sum * E::Wide::from_f64(LOG2_E);
-            group.log_sums[i] = if nothing { E::Wide::zero() } else { log_sum };
+            let nothing = max == E::Wide::neg_infinity();
+            group.maxima[i] = if nothing { E::Wide::zero() } else { max };
+            group.log_sums[i] = log;
             let (out, d_out) = (self.out.from(query, 0), self.d_out.from(query, 0));
             let at = |m: &Matrix<E>, c: usize| m.data[m.at + c * m.column].wide();
             let product = |sum: E::Wide, c| at(&out, c).mul_add(at(&d_out, c), sum);
@@ -459,8 +463,8 @@ impl<E: Float> Head<'_, E> {
                 unsafe {
                     let places = [at, at + V::LANES];
                     let load = |from: &[E::Wide]| places.map(|at| V::load(from[at..].as_ptr()));
-                    let (x, base) = (load(scores), load(group.log_sums));
-                    let weights = exp2_of_negative([x[0].sub(base[0]), x[1].sub(base[1])]);
+                    let (x, max, log) = (load(scores), load(group.maxima), load(group.log_sums));
+                    let weights = exp2_of_negative([0, 1].map(|i| x[i].sub(max[i]).sub(log[i])));
                     let (d_weights, delta) = (load(d_scores), load(group.delta));
                     let least = V::splat(E::Wide::min_positive_value());
                     for (i, at) in places.into_iter().enumerate() {
@@ -633,7 +637,8 @@ impl<E: Float> Head<'_, E> {
         for (sinks, range) in mask.sinks.iter().zip(&self.small.sinks) {
             let sink = sinks.data[sinks.layout.offset + head * sinks.layout.strides[0]].wide();
             for (i, query) in group.queries.clone().enumerate() {
-                let weight = (sink - self.log_sums[query].wide()).exp();
+                let [max, log] = self.log_sums.map(|part| part[query].wide());
+                let weight = (sink * E::Wide::from_f64(LOG2_E) - max - log).exp2();
                 if !weight.is_zero() && sink != E::Wide::neg_infinity() {
                     self.sums[range.start] -= weight * group.delta[i];
                 }

@@ -38,8 +38,8 @@ pub(crate) struct Forward<'f, E> {
     pub(crate) mask: &'f Mask<'f, E>,
     /// The output, over [B, H, Q, Dv].
     pub(crate) out: View<'f, E>,
-    /// The logarithms of the sums, over [B, H, Q] in row-major order.
-    pub(crate) log_sums: &'f [E],
+    /// The logarithms of the sums in two parts, over [B, H, Q] in row-major order.
+    pub(crate) sums: [&'f [E]; 2],
 }
 
 /// The gradients, in row-major order.
@@ -120,7 +120,7 @@ fn check<E: Float>(forward: &Forward<E>, d_out: &View<E>) {
     assert!(forward.out.layout.dims[..] == of_out && d_out.layout.dims[..] == of_out);
     let within = |view: &View<E>| view.layout.extent() <= view.data.len();
     assert!([q, k, v, &forward.out, d_out].into_iter().all(within));
-    assert_eq!(forward.log_sums.len(), count(&[batch, heads, queries]));
+    assert!(forward.sums.iter().all(|part| part.len() == count(&[batch, heads, queries])));
     assert!(heads == 0 || groups > 0 && heads.is_multiple_of(groups));
     forward.mask.check([batch, heads, queries, keys]);
     if let Some(relative) = &forward.settings.relative {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::kernel::attention::properties::{Parts, sizes as random_sizes};
 use crate::kernel::attention::tests::{Case, at, case, entry, position, slow};
-use crate::kernel::attention::{Band, Diagonal, Out, attention_on};
+use crate::kernel::attention::{Band, Diagonal, Out, Sums, attention_on};
 use crate::kernel::layout::Layout;
 use crate::kernel::testing::{Block, Rng, bits, in_pools};
 
@@ -22,12 +22,14 @@ fn run<E: Float>(
     let [b, h, q, _] = case.dims();
     let dv = case.x[2].layout.dims[3];
     let mut out = vec![E::default(); b * h * q * dv];
-    let mut log_sums = vec![E::default(); b * h * q];
-    let to = Out { out: &mut out, weights: None, log_sums: Some(&mut log_sums) };
+    let mut sums = [0; 2].map(|_| vec![E::default(); b * h * q]);
+    let parts = Sums::Parts(sums.each_mut().map(|part| &mut part[..]));
+    let to = Out { out: &mut out, weights: None, sums: parts };
     attention_on(isa, case.views(), settings, mask, to);
     let layout = Layout::packed(&[b, q, h, dv]).permuted(&[0, 2, 1, 3]);
     let out = View { data: &out[..], layout };
-    let forward = Forward { views: case.views(), settings, mask, out, log_sums: &log_sums };
+    let sums = sums.each_ref().map(|part| &part[..]);
+    let forward = Forward { views: case.views(), settings, mask, out, sums };
     backward_on(isa, &forward, up, true)
 }
 
