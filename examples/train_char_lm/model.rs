@@ -4,9 +4,9 @@
 //! Every width is a type, and batch and length are generic: any [`Size`], read at run time or not.
 
 use shapeproof::{
-    Activation, Batch, C, Embedding, Encoder, EncoderConfig, EncoderLayer, Generator, HeadDim, Key,
-    LayerNorm, LearnedPositions, Mode, Model, Module, NormPlacement, Query, Result, Seq, Size,
-    Tensor, Vocab, parameters,
+    Activation, Batch, C, Causal, Embedding, Encoder, EncoderConfig, EncoderLayer, Generator,
+    LayerNorm, LearnedPositions, Mode, Model, Module, NormPlacement, Result, Seq, Size, Tensor,
+    Vocab, parameters,
 };
 
 /// The different characters of the text.
@@ -58,45 +58,7 @@ impl CharLm {
         let (_, length) = tokens.shape();
         let x = self.characters.try_forward(tokens, mode)?;
         let x = x.add(&self.positions.try_forward(0, length, mode)?);
-        let x = self.encoder.iter().fold(x, |x, layer| through(layer, &x, mode));
-        let x = match &self.encoder.norm {
-            Some(norm) => norm.forward(&x, mode),
-            None => x,
-        };
+        let x = self.encoder.forward(&x, Causal, mode);
         Ok(self.characters.unembed(&x, mode))
     }
-}
-
-/// A vector for every character.
-type Vectors<B, S> = Tensor<(Batch<B>, Seq<S>, Model<Width>)>;
-type Layer = EncoderLayer<Width, HeadCount, Inner>;
-
-/// One layer.
-fn through<B: Size, S: Size>(
-    layer: &Layer,
-    x: &Vectors<B, S>,
-    mode: &mut impl Mode,
-) -> Vectors<B, S> {
-    let x = x.add(&attend(layer, &layer.attention_norm.forward(x, mode), mode));
-    let y = layer.feed_forward.forward(&layer.feed_forward_norm.forward(&x, mode), mode);
-    x.add(&y)
-}
-
-/// Causal self attention, step by step: each step is an operation that gradients flow back through.
-fn attend<B: Size, S: Size>(
-    layer: &Layer,
-    x: &Vectors<B, S>,
-    mode: &mut impl Mode,
-) -> Vectors<B, S> {
-    let attention = &layer.attention;
-    let q = attention.q.forward(x, mode).split_heads::<HeadCount>().rename(Seq, Query);
-    let k = attention.k.forward(x, mode).split_heads::<HeadCount>().rename(Seq, Key);
-    let v = attention.v.forward(x, mode).split_heads::<HeadCount>().rename(Seq, Key);
-    let (_, _, query, HeadDim(dim)) = q.shape();
-    let (_, _, key, _) = k.shape();
-    let root = u32::try_from(dim.get()).map_or(f64::NAN, f64::from).sqrt();
-    let scores = q.matmul(&k.transpose(Key, HeadDim)).div_scalar(root);
-    let before = Tensor::from_fn_in((query, key), |at| at[1] <= at[0]);
-    let y = scores.masked_softmax(Key, &before).matmul(&v);
-    attention.out.forward(&y.rename(Query, Seq).merge_heads(), mode)
 }

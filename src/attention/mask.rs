@@ -12,8 +12,20 @@ use crate::tensor::{AnyTensor, Tensor};
 /// There is [`NoMask`]; [`Causal`], [`CausalFromStart`], [`Prefix`] and [`SlidingWindow`]; [`BlockMask`]
 /// and [`Segments`]; a boolean tensor over some of the axes Batch, Heads, Query and Key, Key among them.
 /// What is added to the scores enters here too: [`ScoreBias`], [`Alibi`], [`DistanceBias`], [`ScoreFn`],
-/// and [`Sinks`]. And there is `&` of any of them. In a boolean mask `true` means: may be seen ([`Mask::hide`] makes one from the other
-/// meaning). Axes that a mask lacks repeat: `(Batch, Key)` is key padding, `(Query, Key)` a pair mask.
+/// and [`Sinks`]. And there is `&` of any of them. In a boolean mask `true` means: may be seen
+/// ([`Mask::hide`] makes one from the other meaning). Axes that a mask lacks repeat: `(Batch, Key)` is key
+/// padding, `(Query, Key)` a pair mask.
+///
+/// [`Causal`]: crate::Causal
+/// [`CausalFromStart`]: crate::CausalFromStart
+/// [`Prefix`]: crate::Prefix
+/// [`SlidingWindow`]: crate::SlidingWindow
+/// [`BlockMask`]: crate::BlockMask
+/// [`Segments`]: crate::Segments
+/// [`Alibi`]: crate::Alibi
+/// [`DistanceBias`]: crate::DistanceBias
+/// [`ScoreFn`]: crate::ScoreFn
+/// [`Sinks`]: crate::Sinks
 ///
 /// A query that may see no key gets the output 0 and weights 0, never NaN; what a hidden key or value
 /// holds, be it NaN, reaches nothing.

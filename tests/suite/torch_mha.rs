@@ -122,7 +122,7 @@ where
     // What is one tensor to PyTorch is one here.
     let own = k.as_ref().map_or_else(|| x.erase(), Tensor::erase);
     let k = own.try_typed(of_k.shape()).unwrap();
-    let v = v.map_or_else(|| own.try_typed(of_v.shape()).unwrap(), |v| v);
+    let v = v.unwrap_or_else(|| own.try_typed(of_v.shape()).unwrap());
     let up = activations(case, "up.output", batch, query, Model(M::default()));
     let mut loss = layer.cross(&x, &k, &v, joined(&parts), &mut train).mul(&up).sum_all();
     if case.tensors.has("up.weights") {

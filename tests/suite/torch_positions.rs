@@ -102,7 +102,7 @@ fn bucket_biases_reach_beyond_their_table() {
         let scores = Attention::new().scores(&q, &k, buckets.bias(&mut Infer), Stage::Masked);
         for (at, score) in scores.to_vec().into_iter().enumerate() {
             let (h, i, j) = (at / 150 / 170, at / 170 % 150, at % 170);
-            let bucket = buckets.bucket(j as isize - (i as isize + 20));
+            let bucket = buckets.bucket(j.cast_signed() - (i.cast_signed() + 20));
             assert_eq!(score, bucket as f32 + 100.0 * h as f32);
         }
     }

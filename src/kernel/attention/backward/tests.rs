@@ -75,10 +75,10 @@ fn slow_backward(
             let relative = |c| settings.relative_values().map_or(0.0, |values| at(values, &[t, c]));
             let product: f64 = (0..dv).map(|c| up[c] * (at(&v, &[b, g, j, c]) + relative(c))).sum();
             let d_score = weight * (product * factor - delta);
-            for c in 0..dv {
-                to.v[((b * groups + g) * keys + j) * dv + c] += weight * factor * up[c];
+            for (c, up) in up.iter().enumerate() {
+                to.v[((b * groups + g) * keys + j) * dv + c] += weight * factor * up;
                 if !to.values.is_empty() {
-                    to.values[t * dv + c] += weight * factor * up[c];
+                    to.values[t * dv + c] += weight * factor * up;
                 }
             }
             to.scores[row * keys + j] = d_score;
