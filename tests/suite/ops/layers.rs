@@ -61,10 +61,10 @@ fn an_encoder_drops_out_in_training_alone() {
         dropping.forward(&x(), NoMask, &mut Train::seeded(1)),
         plain.forward(&x(), NoMask, &mut Infer)
     );
-    assert_eq!(
-        plain.forward(&x(), NoMask, &mut Train::seeded(1)),
-        plain.forward(&x(), NoMask, &mut Infer)
-    );
+    // In training, few queries take the way of many: the same numbers within rounding.
+    let trained = plain.forward(&x(), NoMask, &mut Train::seeded(1)).to_vec();
+    let inferred = plain.forward(&x(), NoMask, &mut Infer).to_vec();
+    assert!(trained.iter().zip(&inferred).all(|(a, b)| (a - b).abs() < 1e-5));
 }
 
 #[test]
