@@ -2,7 +2,7 @@
 
 use super::MaskParts;
 use super::parts::Start;
-use super::scaled::Attention;
+use super::scaled::{Attention, scores as scores_of};
 use crate::element::Float;
 use crate::kernel::attention::{
     Forward, Out, Relative, Settings, Stage, Sums, attention, attention_backward, attention_to,
@@ -11,6 +11,7 @@ use crate::kernel::attention::{
 use crate::kernel::gemm::gemm;
 use crate::kernel::layout::{Layout, View, count};
 use crate::kernel::reduce::sum;
+use crate::kernel::softmax::{Softmax, softmax_backward};
 use crate::tensor::AnyTensor;
 use num_traits::Zero;
 
@@ -44,13 +45,13 @@ impl<E: Float> RelativeParts<E> {
 }
 
 /// Whether a gradient would come through what attention computes from.
-pub(super) fn is_recorded<E: Float>(heads: [&AnyTensor<E>; 3], mask: &MaskParts<E>) -> bool {
+fn is_recorded<E: Float>(heads: [&AnyTensor<E>; 3], mask: &MaskParts<E>) -> bool {
     heads.into_iter().chain(mask.inputs()).any(AnyTensor::is_recorded)
 }
 
 /// The weights, recorded as computed from queries, keys and biases. (Their gradient with regard to what
 /// else a mask adds is not taken: they are an output to be looked at.)
-pub(super) fn record_weights<E: Float>(
+fn record_weights<E: Float>(
     weights: AnyTensor<E>,
     attention_of: &Attention,
     [queries, keys]: [&AnyTensor<E>; 2],
@@ -78,9 +79,8 @@ fn of_scores<E: Float>(
     mask: &MaskParts<E>,
     (weights, d_weights): (&AnyTensor<E>, &AnyTensor<E>),
 ) -> AnyTensor<E> {
-    let (after, d_after) = (weights.to_vec(), d_weights.to_vec());
     let factor = attention_of.kept();
-    let mut before = after.clone();
+    let mut before = weights.to_vec();
     if factor.is_some() {
         let whole = attention_of.without_dropout();
         let settings = whole.settings(queries.dims()[3]);
@@ -89,19 +89,20 @@ fn of_scores<E: Float>(
         let to = Out { out: &mut [], weights: Some(&mut before), sums: Sums::Nothing };
         attention_to(views, &settings, &mask.lent(), to);
     }
-    let factor = E::Wide::from_f64(factor.unwrap_or(1.0));
-    let n = weights.dims()[3].max(1);
-    let rows = after.chunks(n).zip(d_after.chunks(n)).zip(before.chunks_mut(n));
-    for ((after, d_after), row) in rows {
-        let zero = E::Wide::zero();
-        let d = |i: usize| if after[i].wide() == zero { zero } else { d_after[i].wide() * factor };
-        let sum = (0..row.len()).fold(zero, |sum, i| sum + d(i) * row[i].wide());
-        for (i, x) in row.iter_mut().enumerate() {
-            let weight = x.wide();
-            *x = E::narrow(if weight == zero { zero } else { weight * (d(i) - sum) });
+    let before = AnyTensor::from_packed(weights.dims(), before);
+    let d_before = match factor {
+        None => d_weights.clone(),
+        Some(factor) => {
+            let factor = E::from_f64(factor).wide();
+            // What was dropped has the weight 0 afterwards, and no gradient.
+            weights.paired(d_weights, |weight, d| match weight.wide().is_zero() {
+                true => E::default(),
+                false => E::narrow(d.wide() * factor),
+            })
         }
-    }
-    AnyTensor::from_packed(weights.dims(), before)
+    };
+    let scores = softmax_backward(Softmax::Weights, before.view(), d_before.view(), 3);
+    AnyTensor::from_packed(weights.dims(), scores)
 }
 
 /// The gradients of queries and keys, given that of the scores.
@@ -132,7 +133,7 @@ fn of_products<E: Float>(
     // Over [B, G, H/G, …], in which the keys repeat over the third axis.
     let share = heads / groups;
     let d = AnyTensor::from_packed(&[batch, groups, share, query, key], d);
-    let shared = keys.layout().broadcast(&[batch, groups, share, key, width], &[0, 1, 3, 4]);
+    let shared = keys.layout().repeated(2, share);
     let of_queries = gemm(d.view(), View { layout: shared, ..keys.view() }, None);
     let split = queries.layout().split(1, groups, share);
     let turned = View { layout: d.layout().transposed(), ..d.view() };
@@ -196,16 +197,61 @@ pub(super) fn attend<E: Float>(
         return AnyTensor::in_layout(layout, out);
     }
     let operands = Operands { heads: heads.map(Clone::clone), mask: mask.clone(), relative };
-    let mut sums = [0; 2].map(|_| vec![E::default(); count(&queries.dims()[..3])]);
-    let parts = Sums::Parts(sums.each_mut().map(|part| &mut part[..]));
-    let to = Out { out: &mut out, weights: None, sums: parts };
+    let mut sums = SumsKept::of(queries);
+    let to = Out { out: &mut out, weights: None, sums: sums.lent() };
     attention_to(operands.views(), &operands.settings(attention_of), &mask.lent(), to);
+    record(AnyTensor::in_layout(layout, out), attention_of, operands, sums)
+}
+
+/// As [`attend`], with the weights over (batch, heads, queries, keys).
+pub(super) fn attend_with_weights<E: Float>(
+    attention_of: &Attention,
+    heads: [&AnyTensor<E>; 3],
+    mask: &MaskParts<E>,
+) -> (AnyTensor<E>, AnyTensor<E>) {
+    let [queries, keys, values] = heads;
+    let (layout, mut out) = heads_inside(queries, values);
+    let scores = scores_of(queries, keys);
+    let mut weights = vec![E::default(); count(&scores)];
+    let recorded = is_recorded(heads, mask);
+    let mut sums = recorded.then(|| SumsKept::of(queries));
+    let sums_to = sums.as_mut().map_or(Sums::Nothing, SumsKept::lent);
+    let to = Out { out: &mut out, weights: Some(&mut weights), sums: sums_to };
+    let settings = attention_of.settings(queries.dims()[3]);
+    attention_to(heads.map(AnyTensor::view), &settings, &mask.lent(), to);
     let out = AnyTensor::in_layout(layout, out);
+    let weights = AnyTensor::from_packed(&scores, weights);
+    let Some(sums) = sums else { return (out, weights) };
+    let operands = Operands { heads: heads.map(Clone::clone), mask: mask.clone(), relative: None };
+    let weights = record_weights(weights, attention_of, [queries, keys], mask);
+    (record(out, attention_of, operands, sums), weights)
+}
+
+/// The sums' logarithms in two parts, over (batch, heads, queries).
+struct SumsKept<E>([Vec<E>; 2]);
+
+impl<E: Float> SumsKept<E> {
+    fn of(queries: &AnyTensor<E>) -> Self {
+        SumsKept([0; 2].map(|_| vec![E::default(); count(&queries.dims()[..3])]))
+    }
+
+    fn lent(&mut self) -> Sums<'_, E> {
+        Sums::Parts(self.0.each_mut().map(|part| &mut part[..]))
+    }
+}
+
+/// The output, recorded with the sums that its gradients need.
+fn record<E: Float>(
+    out: AnyTensor<E>,
+    attention_of: &Attention,
+    operands: Operands<E>,
+    sums: SumsKept<E>,
+) -> AnyTensor<E> {
     let attention_of = *attention_of;
     out.clone().recorded(&operands.inputs(), || {
         let wanted: Vec<bool> = operands.inputs().iter().map(|input| input.is_recorded()).collect();
         let operands = operands.detached();
-        move |d_out| gradients(&attention_of, &operands, (&out, &sums), d_out, &wanted)
+        move |d_out| gradients(&attention_of, &operands, (&out, &sums.0), d_out, &wanted)
     })
 }
 

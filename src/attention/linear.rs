@@ -1,10 +1,10 @@
 //! Attention in linear time.
 
+use super::backward::heads_inside;
 use super::scaled::scores;
 use super::{And, Causal, CausalFromStart, KvOf, MaskFor, MaskParts, NoMask, Prefix};
 use crate::axis::{Axis, Batch, HeadDim, Heads, Key, Query};
 use crate::element::Float;
-use crate::kernel::layout::Layout;
 pub use crate::kernel::linear_attention::FeatureMap;
 use crate::kernel::linear_attention::linear_attention;
 use crate::shape::Ours;
@@ -82,10 +82,7 @@ impl LinearAttention {
     {
         let (batch, heads, query, _) = queries.shape();
         let mask = MaskParts::of(&mask, scores(queries.any(), keys.any()));
-        // By heads inside, so that merging them moves no data.
-        let [z, h, q] = [0, 1, 2].map(|axis| queries.dims()[axis]);
-        let layout = Layout::packed(&[z, q, h, values.dims()[3]]).permuted(&[0, 2, 1, 3]);
-        let mut out = vec![E::default(); layout.count()];
+        let (layout, mut out) = heads_inside(queries.any(), values.any());
         let operands = [queries.any().view(), keys.any().view(), values.any().view()];
         linear_attention(operands, self.features, &mask.lent(), &mut out);
         let shape = (batch, heads, query, values.shape().3);

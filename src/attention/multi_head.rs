@@ -5,7 +5,9 @@ use super::{AttentionBias, Explanation, MaskFor, MaskParts};
 use crate::axis::{Axis, Batch, Heads, Key, Model, Query, Seq};
 use crate::element::Float;
 use crate::kernel::multi_head::self_attention;
-use crate::nn::{Bias, Dropout, Linear, Mode, Module, Packing, Parameter, ReadMap, is_recorded};
+use crate::nn::{
+    Bias, Dropout, Linear, Map, Mode, Module, Packing, Parameter, ReadMap, is_recorded,
+};
 use crate::parameters;
 use crate::size::{DivisibleBy, Size, Static};
 use crate::tensor::{AnyTensor, Generator, Tensor};
@@ -267,7 +269,7 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         let maps = self.maps(mode);
         let maps = maps.each_ref().map(ReadMap::lent);
         if self.extra_keys() > 0 || is_recorded(x.any(), &maps) {
-            let parts = self.project_self(x, mode);
+            let parts = self.by_head_of(x, &maps);
             let mask = MaskParts::of(&mask, scores(&parts[0], &parts[1]));
             let y = self.attend(parts, mask, mode);
             return self.project_out(x, y, mode);
@@ -296,7 +298,7 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         VM: Static,
         (KM, VM): SelfWidths<M>,
     {
-        let parts = self.project_self(x, mode);
+        let parts = self.by_head_of(x, &self.maps(mode).each_ref().map(ReadMap::lent));
         let mask = MaskParts::of(&mask, scores(&parts[0], &parts[1]));
         let (y, weights) = self.attend_with_weights(parts, mask, mode);
         let (batch, Seq(size), _) = x.shape();
@@ -321,14 +323,13 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
         [q.any(), k.any(), v.any()].map(by_head::<H, E>)
     }
 
-    /// Queries, keys and values of the same activations by head, in one product.
-    fn project_self<Z: Size, S: Size>(
+    /// Queries, keys and values of the same activations by head, in one product of these maps.
+    fn by_head_of<Z: Size, S: Size>(
         &self,
         x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
-        mode: &mut impl Mode,
+        maps: &[Map<E>; 3],
     ) -> [AnyTensor<E>; 3] {
-        let maps = self.maps(mode);
-        let fused = self.packing.apply(x.any(), &maps.each_ref().map(ReadMap::lent));
+        let fused = self.packing.apply(x.any(), maps);
         let width = M::N;
         let part = |i: usize| fused.viewed(fused.layout().sliced(2, i * width, width));
         [0, 1, 2].map(|i| by_head::<H, E>(&part(i)))

@@ -1,6 +1,6 @@
 //! Scaled dot-product attention.
 
-use super::backward::{attend, heads_inside, is_recorded, record_weights};
+use super::backward::{attend, attend_with_weights, heads_inside};
 use super::{KvOf, MaskFor, MaskParts};
 use crate::axis::{Axis, Batch, HeadDim, Heads, Key, Query};
 use crate::element::Float;
@@ -260,19 +260,7 @@ impl Attention {
         values: &AnyTensor<E>,
         mask: &MaskParts<E>,
     ) -> (AnyTensor<E>, AnyTensor<E>) {
-        let (layout, mut out) = heads_inside(queries, values);
-        let scores = scores(queries, keys);
-        let mut weights = vec![E::default(); count(&scores)];
-        let views = [queries.view(), keys.view(), values.view()];
-        let to = Out { out: &mut out, weights: Some(&mut weights), sums: Sums::Nothing };
-        attention_to(views, &self.settings(queries.dims()[3]), &mask.lent(), to);
-        let weights = AnyTensor::from_packed(&scores, weights);
-        let heads = [queries, keys, values];
-        if !is_recorded(heads, mask) {
-            return (AnyTensor::in_layout(layout, out), weights);
-        }
-        // The output has a rule of its own, which makes the weights again.
-        (attend(self, heads, mask, None), record_weights(weights, self, [queries, keys], mask))
+        attend_with_weights(self, [queries, keys, values], mask)
     }
 
     /// What kept weights are multiplied by, where some are dropped.

@@ -172,8 +172,13 @@ impl Layout {
 
     /// With an axis of size 1 put before axis `at`.
     pub(crate) fn expanded(&self, at: usize) -> Self {
+        self.repeated(at, 1)
+    }
+
+    /// With an axis put before axis `at` along which all of the block repeats `n` times.
+    pub(crate) fn repeated(&self, at: usize, n: usize) -> Self {
         Layout {
-            dims: self.dims.inserted(at, 1),
+            dims: self.dims.inserted(at, n),
             strides: self.strides.inserted(at, 0),
             offset: self.offset,
         }

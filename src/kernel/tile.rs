@@ -41,6 +41,25 @@ pub(super) struct Output<R> {
     pub(super) bias: Option<*const R>,
 }
 
+/// Multiplies all tiles of a product: `tile` gives the one that begins at a row and a column.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`, and each tile is as [`Tile::multiply`] needs it.
+#[inline(always)]
+pub(super) unsafe fn multiply_tiles<V: Vector>(
+    rows: usize,
+    width: usize,
+    mut tile: impl FnMut(usize, usize) -> Tile<V::Scalar>,
+) {
+    for column in (0..width).step_by(columns::<V>()) {
+        for row in (0..rows).step_by(V::ROWS) {
+            // SAFETY: the caller's.
+            unsafe { tile(row, column).multiply::<V>(V::ROWS.min(rows - row)) }
+        }
+    }
+}
+
 impl<R: Real> Tile<R> {
     /// Multiplies `rows` rows, 1 to `V::ROWS`.
     ///

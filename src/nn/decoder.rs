@@ -1,6 +1,6 @@
 //! The decoder layer, and the stack of them.
 
-use super::encoder::residual;
+use super::encoder::around_block;
 use super::{Bias, Dropout, EncoderConfig, FeedForward, LayerNorm, Mode, Module, NormPlacement};
 use crate::attention::{AttentionBias, Causal, MaskFor, MultiHeadAttention};
 use crate::axis::{Batch, Heads, Key, Model, Query, Seq};
@@ -145,18 +145,8 @@ impl<M: Size, H, F, KM, B: AttentionBias, E: Float> DecoderLayer<M, H, F, KM, B,
             &mut Mo,
         ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
     ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E> {
-        match self.norm {
-            NormPlacement::Post => {
-                let y = block(x, mode);
-                let mut x = residual(self.dropout, x, y, mode);
-                norm.apply_in_place(&mut x, mode);
-                x
-            }
-            NormPlacement::Pre => {
-                let y = block(&norm.forward(x, mode), mode);
-                residual(self.dropout, x, y, mode)
-            }
-        }
+        let around = (self.norm, self.dropout);
+        around_block(around, norm, x, mode, |x, mode| (block(x, mode), ())).0
     }
 }
 

@@ -172,28 +172,42 @@ impl<M: Size, H, F, B: AttentionBias, E: Float> EncoderLayer<M, H, F, B, E> {
         H: Static,
         F: Static,
     {
-        match self.norm {
-            NormPlacement::Post => {
-                let (y, rest) = attend(x, mode);
-                let mut x = residual(self.dropout, x, y, mode);
-                self.attention_norm.apply_in_place(&mut x, mode);
-                let y = self.feed_forward.forward(&x, mode);
-                let mut x = residual(self.dropout, &x, y, mode);
-                self.feed_forward_norm.apply_in_place(&mut x, mode);
-                (x, rest)
-            }
-            NormPlacement::Pre => {
-                let (y, rest) = attend(&self.attention_norm.forward(x, mode), mode);
-                let x = residual(self.dropout, x, y, mode);
-                let y = self.feed_forward.forward(&self.feed_forward_norm.forward(&x, mode), mode);
-                (residual(self.dropout, &x, y, mode), rest)
-            }
+        let (norm, dropout) = (self.norm, self.dropout);
+        let (x, rest) = around_block((norm, dropout), &self.attention_norm, x, mode, attend);
+        around_block((norm, dropout), &self.feed_forward_norm, &x, mode, |x, mode| {
+            (self.feed_forward.forward(x, mode), rest)
+        })
+    }
+}
+
+/// A residual connection around a block, with the norm where it is placed; and what else the block gives.
+#[allow(clippy::type_complexity, reason = "one shape, four times")]
+pub(super) fn around_block<Z: Size, S: Size, M: Size, E: Float, W, Mo: Mode>(
+    (placement, dropout): (NormPlacement, Dropout),
+    norm: &LayerNorm<Model<M>, E>,
+    x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
+    mode: &mut Mo,
+    block: impl FnOnce(
+        &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
+        &mut Mo,
+    ) -> (Tensor<(Batch<Z>, Seq<S>, Model<M>), E>, W),
+) -> (Tensor<(Batch<Z>, Seq<S>, Model<M>), E>, W) {
+    match placement {
+        NormPlacement::Post => {
+            let (y, rest) = block(x, mode);
+            let mut x = residual(dropout, x, y, mode);
+            norm.apply_in_place(&mut x, mode);
+            (x, rest)
+        }
+        NormPlacement::Pre => {
+            let (y, rest) = block(&norm.forward(x, mode), mode);
+            (residual(dropout, x, y, mode), rest)
         }
     }
 }
 
 /// x + dropout(y), in the memory of y.
-pub(super) fn residual<Z: Size, S: Size, M: Size, E: Float>(
+fn residual<Z: Size, S: Size, M: Size, E: Float>(
     dropout: Dropout,
     x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
     y: Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,

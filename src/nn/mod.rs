@@ -38,7 +38,7 @@ pub use module::{
     Field, FieldMut, Module, OrNothing, Visitor, VisitorMut, count_parameters, parameters,
     parameters_mut,
 };
-pub(crate) use packing::{Packing, ReadMap, is_recorded};
+pub(crate) use packing::{Map, Packing, ReadMap, is_recorded};
 pub use parameter::{AnyParameter, Parameter};
 pub use positions::{LearnedPositions, try_sinusoidal_positions};
 pub use rms_norm::RmsNorm;

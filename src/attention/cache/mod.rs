@@ -12,6 +12,7 @@ use crate::element::Float;
 use crate::error::Result;
 use crate::shape::FixedSizes;
 use crate::size::Size;
+use crate::tensor::Tensor;
 use std::fmt::{self, Debug, Formatter};
 use store::{Counts, Store};
 
@@ -270,6 +271,20 @@ impl<B: Size, KV: Axis, Cap: Size, D: Size, V: Axis, E: Float> KvCache<B, KV, Ca
     /// Forgets all positions; keeps the memory.
     pub fn clear(&mut self) {
         self.store.clear();
+    }
+
+    /// A layer's keys and values, as many as `keys` has, from the position `first` on.
+    #[allow(clippy::type_complexity, reason = "keys and values")]
+    fn kept<K: Size>(
+        &self,
+        layer: usize,
+        first: usize,
+        keys: Key<K>,
+    ) -> (Tensor<(Batch<B>, KV, Key<K>, HeadDim<D>), E>, Tensor<(Batch<B>, KV, Key<K>, V), E>) {
+        let (batch, heads, _, dim) = self.shape;
+        let [k, v] = self.store.view(layer, first, keys.0.get());
+        let values = (batch, heads, keys, self.values);
+        (Tensor::typed((batch, heads, keys, dim), k), Tensor::typed(values, v))
     }
 }
 

@@ -123,15 +123,13 @@ where
     )> {
         self.written.check(layer, &self.cache.store)?;
         check_keys(keys, self.keys())?;
-        let (batch, heads, _, dim) = self.cache.shape;
-        let [k, v] = self.cache.store.view(layer, 0, self.keys());
+        let (k, v) = self.cache.kept(layer, 0, keys);
         let starts = self.starts();
-        let mask = Tensor::from_fn_in((batch, Query(self.new.0), keys), |at| {
+        let mask = Tensor::from_fn_in((self.cache.shape.0, Query(self.new.0), keys), |at| {
             let [sample, query, key] = [at[0], at[1], at[2]];
             query < self.counts[sample] && key <= starts[sample] + query
         });
-        let values = (batch, heads, keys, self.cache.values);
-        Ok((Tensor::typed((batch, heads, keys, dim), k), Tensor::typed(values, v), mask))
+        Ok((k, v, mask))
     }
 
     /// Keeps the new positions.

@@ -112,10 +112,7 @@ where
     {
         self.written.check(layer, &self.cache.store)?;
         check_keys(keys, self.keys())?;
-        let (batch, heads, _, dim) = self.cache.shape;
-        let [k, v] = self.cache.store.view(layer, self.first_position(), self.keys());
-        let values = (batch, heads, keys, self.cache.values);
-        Ok((Tensor::typed((batch, heads, keys, dim), k), Tensor::typed(values, v)))
+        Ok(self.cache.kept(layer, self.first_position(), keys))
     }
 
     /// Keeps the new positions.

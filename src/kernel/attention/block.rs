@@ -23,7 +23,6 @@ use super::head_mask::{HeadMask, Visible};
 use super::mask::Mask;
 use super::operand::Operand;
 use super::running::{Group, Scratch, update};
-use super::terms::soften;
 use super::{Place, QUERIES, Settings, SumsAt};
 use crate::element::Float;
 use crate::kernel::gemm::{Matrix, pack_panel_wide};
@@ -210,13 +209,11 @@ impl<E: Float> Attend<'_, E> {
                     self.score::<V>(group, scratch.scores, k, keys.len(), &ahead);
                     ahead.rows = 0;
                     let scores = &mut scratch.scores[..keys.len() * group.width];
-                    self.settle::<V>(group, keys.start, scores);
+                    group.mask.finish_products::<V>(self.settings, keys.start, scores);
+                    group.mask.apply::<V>(group.visible, keys.start, scores);
                     update::<V, E>(group, scratch, keys.len());
-                    if self.settings.dropout.is_some() {
-                        self.drop_weights(group, keys.clone(), scratch.scores);
-                    }
-                    if self.settings.relative.is_some() {
-                        self.add_buckets(group, keys.clone(), scratch.scores);
+                    if self.settings.dropout.is_some() || self.settings.relative.is_some() {
+                        self.use_weights(group, keys.clone(), scratch.scores);
                     }
                     if careful {
                         self.add_visible_values::<V>(group, scratch.scores, v, keys.len());
@@ -264,68 +261,19 @@ impl<E: Float> Attend<'_, E> {
         (max * E::Wide::from_f64(LOG2_E), total)
     }
 
-    /// Takes a block's products to scores: what belongs to them, the cap, and the mask.
-    ///
-    /// # Safety
-    ///
-    /// The processor has the instruction set of `V`.
-    #[inline(always)]
-    unsafe fn settle<V: Vector<Scalar = E::Wide>>(
-        &self,
-        group: &Group<E>,
-        first: usize,
-        scores: &mut [E::Wide],
-    ) {
-        let Settings { scale, softcap, relative, .. } = self.settings;
-        if let Some(relative) = relative {
-            group.mask.window(first, scores).add_relative(relative, *scale);
-        }
-        if let Some(cap) = softcap {
-            // SAFETY: the instruction set is the caller's.
-            unsafe { soften::<V>(scores, E::Wide::from_f64(cap * LOG2_E)) }
-        }
-        group.mask.apply::<V>(group.visible, first, scores);
-    }
-
-    /// Drops some of the weights.
+    /// What happens to a block's weights before they meet the values: some are dropped, and those of each
+    /// relative position added up.
     #[inline(never)]
-    fn drop_weights(&self, group: &Group<E>, keys: Range<usize>, weights: &mut [E::Wide]) {
-        let Some(dropout) = self.settings.dropout else { return };
-        let factor = E::Wide::from_f64(dropout.factor());
-        for (i, query) in group.queries.clone().enumerate() {
-            let row = dropout.row(self.place.row(self.mask.first, self.queries.start + query));
-            for (j, key) in keys.clone().enumerate() {
-                let weight = &mut weights[j * group.width + i];
-                *weight = if row.keeps(key) { *weight * factor } else { E::Wide::zero() };
-            }
+    fn use_weights(&self, group: &mut Group<E>, keys: Range<usize>, weights: &mut [E::Wide]) {
+        let first = self.queries.start;
+        let queries = first + group.queries.start..first + group.queries.end;
+        if let Some(dropout) = self.settings.dropout {
+            let place = (self.place, self.mask.first);
+            dropout.drop_block(place, (queries.clone(), keys.clone()), group.width, weights);
         }
-    }
-
-    /// Adds up the weights of the keys that share a relative value.
-    #[inline(never)]
-    fn add_buckets(&self, group: &mut Group<E>, keys: Range<usize>, weights: &[E::Wide]) {
-        let Some(relative) = &self.settings.relative else { return };
-        if relative.values.is_none() {
-            return;
-        }
-        let (width, queries) = (group.width, group.queries.len());
-        let first = self.queries.start + group.queries.start;
-        let position = relative.offset.position(self.place.batch, first);
-        for (weights, key) in weights.chunks_exact(width).zip(keys) {
-            // Queries up to the first number take the last entry, those from the second the first one.
-            let beside = key.cast_signed().saturating_sub(position);
-            let below = |n: isize| usize::try_from(n).unwrap_or(0).min(queries);
-            let last = below(beside.saturating_sub_unsigned(relative.max).saturating_add(1));
-            let none = below(beside.saturating_add_unsigned(relative.max)).max(last);
-            let mut add = |entry: usize, queries: Range<usize>| {
-                let buckets = &mut group.buckets[entry * width..][queries.clone()];
-                buckets.iter_mut().zip(&weights[queries]).for_each(|(sum, &weight)| *sum += weight);
-            };
-            add(2 * relative.max, 0..last);
-            for i in last..none {
-                add(relative.entry(position + i.cast_signed(), key), i..i + 1);
-            }
-            add(0, none..queries);
+        if let Some(relative) = self.settings.relative.as_ref().filter(|x| x.values.is_some()) {
+            let block = (queries, keys);
+            relative.add_by_entry(self.place.batch, block, group.width, weights, group.buckets);
         }
     }
 

@@ -1,10 +1,12 @@
 //! Which keys a group of queries of one head sees, block by block.
 
+use super::Settings;
 use super::mask::{Mask, Reach};
-use super::terms::Scores;
+use super::terms::{Scores, soften};
 use crate::element::{Float, Real};
 use crate::kernel::layout::View;
 use crate::kernel::simd::Vector;
+use crate::kernel::tile::columns;
 use num_traits::Float as _;
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
@@ -216,6 +218,30 @@ impl<'a, E: Float> HeadMask<'a, E> {
         }
     }
 
+    /// Takes the products of a block of keys from `first` on to scores, but for the mask: adds what belongs
+    /// to them, and caps them.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`; there are whole vectors of scores.
+    #[inline(always)]
+    pub(super) unsafe fn finish_products<V: Vector>(
+        &self,
+        settings: &Settings<E>,
+        first: usize,
+        scores: &mut [V::Scalar],
+    ) where
+        E: Float<Wide = V::Scalar>,
+    {
+        if let Some(relative) = &settings.relative {
+            self.window(first, scores).add_relative(relative, settings.scale);
+        }
+        if let Some(cap) = settings.softcap {
+            // SAFETY: the caller's.
+            unsafe { soften::<V>(scores, V::Scalar::from_f64(cap * LOG2_E)) }
+        }
+    }
+
     /// Adds what the mask adds to the scores of the block, then hides what [`look`](Self::look) found
     /// hidden. Beyond the [`bound`](Self::bound) of each tile's columns, scores are of no interest.
     #[inline(always)]
@@ -230,7 +256,7 @@ impl<'a, E: Float> HeadMask<'a, E> {
             return;
         }
         if self.visible.is_empty() {
-            return self.apply_runs(crate::kernel::tile::columns::<V>(), scores);
+            return self.apply_runs(columns::<V>(), scores);
         }
         for (score, &visible) in scores.iter_mut().zip(&self.visible) {
             *score = if visible { *score } else { V::Scalar::neg_infinity() };

@@ -33,7 +33,7 @@ use super::gemm::Matrix;
 use super::layout::{View, count};
 use super::parallel::for_each;
 use super::simd::{Isa, Lanes};
-use crate::element::Float;
+use crate::element::{Float, Real};
 use block::{Ahead, Attend, GROUPS, KEYS, fitting, group};
 use std::ops::Range;
 
@@ -91,6 +91,28 @@ impl<'a, E> Settings<'a, E> {
     /// The relative values, if there are any.
     fn relative_values(&self) -> Option<&View<'a, E>> {
         self.relative.as_ref().and_then(|relative| relative.values.as_ref())
+    }
+}
+
+impl Dropout {
+    /// Drops numbers of a block, a row of the queries' numbers for each key, `width` long. The first batch
+    /// entry has this number.
+    #[inline(never)]
+    fn drop_block<R: Real>(
+        self,
+        (place, first): (Place, usize),
+        (queries, keys): (Range<usize>, Range<usize>),
+        width: usize,
+        block: &mut [R],
+    ) {
+        let factor = R::from_f64(self.factor());
+        for (i, query) in queries.enumerate() {
+            let row = self.row(place.row(first, query));
+            for (j, key) in keys.clone().enumerate() {
+                let number = &mut block[j * width + i];
+                *number = if row.keeps(key) { *number * factor } else { R::zero() };
+            }
+        }
     }
 }
 
@@ -175,25 +197,37 @@ impl<E> Outputs<E> {
     }
 }
 
-/// That everything has the sizes that the blocks rely on.
-fn check<E: Float>([q, k, v]: [View<E>; 3], settings: &Settings<E>, mask: &Mask<E>, out: &Out<E>) {
+/// A head's rows of a view over [B, H, …, …].
+#[inline(always)]
+fn rows_of<E>(view: View<'_, E>, batch: usize, head: usize) -> Matrix<'_, E> {
+    let strides = view.layout.strides;
+    let at = view.layout.offset + batch * strides[0] + head * strides[1];
+    Matrix { data: view.data, at, row: strides[2], column: strides[3] }
+}
+
+/// That everything that attention reads has sizes that fit together.
+fn check_operands<E: Float>([q, k, v]: [View<E>; 3], settings: &Settings<E>, mask: &Mask<E>) {
     let [batch, heads, queries, d] = [0, 1, 2, 3].map(|axis| q.layout.dims[axis]);
     let [groups, keys] = [1, 2].map(|axis| k.layout.dims[axis]);
     let dv = v.layout.dims[3];
     assert_eq!(k.layout.dims[..], [batch, groups, keys, d]);
     assert_eq!(v.layout.dims[..], [batch, groups, keys, dv]);
     assert!([q, k, v].iter().all(|view| view.layout.extent() <= view.data.len()));
-    let rows = count(&[batch, heads, queries]);
-    assert_eq!(out.out.len(), count(&[rows, dv]));
+    mask.check([batch, heads, queries, keys]);
+    if let Some(relative) = &settings.relative {
+        relative.check([batch, heads, queries, dv]);
+    }
+}
+
+/// That everything that attention writes has room for it.
+fn check_outputs<E: Float>([q, k, v]: [View<E>; 3], out: &Out<E>) {
+    let (rows, keys) = (count(&q.layout.dims[..3]), k.layout.dims[2]);
+    assert_eq!(out.out.len(), count(&[rows, v.layout.dims[3]]));
     assert!(out.weights.as_ref().is_none_or(|weights| weights.len() == count(&[rows, keys])));
     match &out.sums {
         Sums::Nothing => {}
         Sums::Log(sums) => assert_eq!(sums.len(), rows),
         Sums::Parts(parts) => assert!(parts.iter().all(|part| part.len() == rows)),
-    }
-    mask.check([batch, heads, queries, keys]);
-    if let Some(relative) = &settings.relative {
-        relative.check([batch, heads, queries, dv]);
     }
 }
 
@@ -204,7 +238,9 @@ fn attention_on<E: Float>(
     mask: &Mask<E>,
     out: Out<E>,
 ) {
-    check([q, k, v], settings, mask, &out);
+    // All that the blocks rely on.
+    check_operands([q, k, v], settings, mask);
+    check_outputs([q, k, v], &out);
     let [batch, heads, queries, d] = [0, 1, 2, 3].map(|axis| q.layout.dims[axis]);
     let [groups, keys] = [1, 2].map(|axis| k.layout.dims[axis]);
     let dv = v.layout.dims[3];
@@ -220,11 +256,6 @@ fn attention_on<E: Float>(
         return few::attention_of_few(isa, [q, k, v], settings, mask, out);
     }
 
-    let matrix = |view: View<'_, E>, batch: usize, head: usize| {
-        let strides = view.layout.strides;
-        let at = view.layout.offset + batch * strides[0] + head * strides[1];
-        (at, strides[2], strides[3])
-    };
     let outputs = Outputs {
         out: out.as_mut_ptr(),
         weights: weights.map(|weights| weights.as_mut_ptr()),
@@ -237,15 +268,13 @@ fn attention_on<E: Float>(
     let cut = piece(batch * heads, queries, mask);
     let pieces = queries.div_ceil(cut);
     let work = rows.saturating_mul(keys).saturating_mul(d + dv + 8);
-    let part = |(at, row, column), data| Matrix { data, at, row, column };
     // The operands of a piece, and its queries.
     let operands = |i: usize| {
         let (i, first) = (i / pieces, i % pieces * cut);
         let (b, h) = (i / heads, i % heads);
         let group = h / (heads / groups);
-        let q = part(matrix(q, b, h), q.data).from(first, 0);
-        let (k, v) = (part(matrix(k, b, group), k.data), part(matrix(v, b, group), v.data));
-        (q, k, v, first..queries.min(first + cut))
+        let q = rows_of(q, b, h).from(first, 0);
+        (q, rows_of(k, b, group), rows_of(v, b, group), first..queries.min(first + cut))
     };
     let all = batch * heads * pieces;
     for_each(all, work, |i| {

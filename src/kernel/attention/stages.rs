@@ -45,7 +45,7 @@ pub(crate) fn scores<E: Float>(
     // Over [B, G, H/G, Q, D] and, repeated over the third axis, [B, G, H/G, D, K].
     let share = heads / groups;
     let left = View { layout: q.layout.split(1, groups, share), ..q };
-    let right = k.layout.transposed().broadcast(&[batch, groups, share, d, keys], &[0, 1, 3, 4]);
+    let right = k.layout.transposed().repeated(2, share);
     let mut scores = gemm(left, View { layout: right, ..k }, None);
     let work = scores.len().saturating_mul(8);
     for_each_chunk(&mut scores, keys, work, |row, scores| {

@@ -101,6 +101,39 @@ impl<E> Distances<'_, E> {
     }
 }
 
+impl<E: Float> Relative<'_, E> {
+    /// Adds up the numbers of a block by relative position: both have rows over the queries, `width` long,
+    /// the block one for each key, the sums one for each entry.
+    #[inline(never)]
+    pub(super) fn add_by_entry(
+        &self,
+        batch: usize,
+        (queries, keys): (Range<usize>, Range<usize>),
+        width: usize,
+        block: &[E::Wide],
+        sums: &mut [E::Wide],
+    ) {
+        let count = queries.len();
+        let position = self.offset.position(batch, queries.start);
+        for (numbers, key) in block.chunks_exact(width).zip(keys) {
+            // Queries up to the first number take the last entry, those from the second the first one.
+            let beside = key.cast_signed().saturating_sub(position);
+            let below = |n: isize| usize::try_from(n).unwrap_or(0).min(count);
+            let last = below(beside.saturating_sub_unsigned(self.max).saturating_add(1));
+            let none = below(beside.saturating_add_unsigned(self.max)).max(last);
+            let mut add = |entry: usize, queries: Range<usize>| {
+                let sums = &mut sums[entry * width..][queries.clone()];
+                sums.iter_mut().zip(&numbers[queries]).for_each(|(sum, &number)| *sum += number);
+            };
+            add(2 * self.max, 0..last);
+            for i in last..none {
+                add(self.entry(position + i.cast_signed(), key), i..i + 1);
+            }
+            add(0, none..count);
+        }
+    }
+}
+
 /// The entry for the distance from a position to a key, of `count` entries from `first` on.
 fn clipped(position: isize, key: usize, first: isize, count: usize) -> usize {
     let distance = key.cast_signed().saturating_sub(position).saturating_sub(first);

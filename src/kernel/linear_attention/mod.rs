@@ -255,8 +255,8 @@ impl<E: Float> Operands<E> {
 
     /// [B, G, …] as [B, G, H/G, …], repeated for each query head.
     fn by_query_head<'a>(&self, view: View<'a, E>) -> View<'a, E> {
-        let dims = view.layout.dims.inserted(2, self.sizes.heads / self.sizes.groups);
-        View { layout: view.layout.broadcast(&dims, &[0, 1, 3, 4]), ..view }
+        let share = self.sizes.heads / self.sizes.groups;
+        View { layout: view.layout.repeated(2, share), ..view }
     }
 }
 

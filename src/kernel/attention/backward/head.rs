@@ -11,18 +11,19 @@
 //! and reaches every gradient that it should. A gradient of the output that is not finite reaches the
 //! values that its query sees, through weights that become NaN.
 
-use super::{Forward, Outputs, Sizes, Small, place, rows};
-use crate::element::Float;
-use crate::kernel::attention::Place;
-use crate::kernel::attention::block::{fitting, group as group_of};
+use super::products::{add_by_key, add_by_query, multiply_keys, pack_rows};
+use super::small::Small;
+use super::{Forward, Outputs, Sizes, place};
+use crate::element::{Float, Real};
+use crate::kernel::attention::block::group as group_of;
 use crate::kernel::attention::head_mask::{HeadMask, Visible};
-use crate::kernel::attention::terms::soften;
+use crate::kernel::attention::{Place, rows_of};
 use crate::kernel::exp::exp2_of_negative;
 use crate::kernel::gemm::{Matrix, pack_panel, pack_panel_wide};
 use crate::kernel::layout::View;
 use crate::kernel::scratch::{Spare, padded, split};
 use crate::kernel::simd::{Kernel, Vector};
-use crate::kernel::tile::{Tile, columns};
+use crate::kernel::tile::columns;
 use num_traits::{Float as _, Zero};
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
@@ -49,9 +50,9 @@ pub(super) struct Head<'a, E: Float> {
 }
 
 /// What belongs to a group of queries, rows over queries `width` long.
-struct Group<'s, R> {
-    queries: Range<usize>,
-    width: usize,
+pub(super) struct Group<'s, R> {
+    pub(super) queries: Range<usize>,
+    pub(super) width: usize,
     /// Qᵀ · scale · log₂ e and dOᵀ in panels of a tile's columns.
     q: &'s mut [R],
     d_out: &'s mut [R],
@@ -65,7 +66,7 @@ struct Group<'s, R> {
     /// Whether a query's row of dO is not finite.
     tainted: Vec<bool>,
     /// dQ before the scale, a row for each query.
-    d_q: &'s mut [R],
+    pub(super) d_q: &'s mut [R],
     /// For each relative position, a row of dO · value, of the weights and of dS.
     products: &'s mut [R],
     weights: &'s mut [R],
@@ -99,11 +100,11 @@ impl<'a, E: Float> Head<'a, E> {
         let [q, k, v] = forward.views;
         Head {
             forward,
-            q: rows(q, b, h),
-            k: rows(k, b, group),
-            v: rows(v, b, group),
-            out: rows(forward.out, b, h),
-            d_out: rows(d_out, b, h),
+            q: rows_of(q, b, h),
+            k: rows_of(k, b, group),
+            v: rows_of(v, b, group),
+            out: rows_of(forward.out, b, h),
+            d_out: rows_of(d_out, b, h),
             log_sums: forward.sums.map(|part| &part[piece * sizes.queries..][..sizes.queries]),
             sizes,
             place,
@@ -121,12 +122,8 @@ impl<E: Float> Kernel<E::Wide> for Head<'_, E> {
     unsafe fn run<V: Vector<Scalar = E::Wide>>(mut self) {
         let Sizes { queries, keys, d, dv, entries, .. } = self.sizes;
         let step = columns::<V>();
-        let most = match self.forward.mask.blocks.first() {
-            None => GROUP,
-            Some(blocks) => {
-                fitting(blocks.size[0], [32, GROUP]).unwrap_or(group_of(self.forward.mask))
-            }
-        };
+        let mask = self.forward.mask;
+        let most = if mask.blocks.is_empty() { GROUP } else { group_of(mask) };
         let width = queries.min(most).next_multiple_of(step);
         let [dp, dvp] = [d, dv].map(|n| n.next_multiple_of(step));
         let block = KEYS.min(keys);
@@ -266,15 +263,10 @@ impl<E: Float> Head<'_, E> {
             // SAFETY: the caller's; the rows of these keys lie within the sums.
             unsafe {
                 self.load_keys::<V>(range.clone(), block);
-                self.multiply_keys::<V>(
-                    (&*block.k, d),
-                    range.len(),
-                    (&*group.q, width),
-                    block.scores,
-                );
+                multiply_keys::<V>((&*block.k, d), range.len(), (&*group.q, width), block.scores);
                 let scores = &mut block.scores[..count];
                 self.settle::<V>(&seen, visible, range.start, scores, block.capped);
-                self.multiply_keys::<V>(
+                multiply_keys::<V>(
                     (&*block.v, dv),
                     range.len(),
                     (&*group.d_out, width),
@@ -366,40 +358,6 @@ impl<E: Float> Head<'_, E> {
         pack_rows(k, (keys.len(), d), (columns::<V>(), keys.len()), block.k_rows);
     }
 
-    /// Writes the products of `keys` rows with a group's panels, of `width` columns in all.
-    ///
-    /// # Safety
-    ///
-    /// The processor has the instruction set of `V`; there are such rows and panels, and room for them.
-    #[inline(always)]
-    unsafe fn multiply_keys<V: Vector<Scalar = E::Wide>>(
-        &self,
-        (rows, n): (&[E::Wide], usize),
-        keys: usize,
-        (panels, width): (&[E::Wide], usize),
-        to: &mut [E::Wide],
-    ) {
-        let step = columns::<V>();
-        for key in (0..keys).step_by(V::ROWS) {
-            for query in (0..width).step_by(step) {
-                let tile = Tile {
-                    k: n,
-                    a: rows[key * n..].as_ptr(),
-                    a_row: n,
-                    a_k: 1,
-                    b: panels[query * n..].as_ptr(),
-                    b_k: step,
-                    sums: to[key * width + query..].as_mut_ptr(),
-                    sums_row: width,
-                    add: false,
-                    output: None,
-                };
-                // SAFETY: the caller's.
-                unsafe { tile.multiply::<V>(V::ROWS.min(keys - key)) }
-            }
-        }
-    }
-
     /// Takes a block's products to scores, as the forward pass does, and keeps what the cap gave.
     ///
     /// # Safety
@@ -414,14 +372,10 @@ impl<E: Float> Head<'_, E> {
         scores: &mut [E::Wide],
         capped: &mut [E::Wide],
     ) {
-        let settings = self.forward.settings;
-        if let Some(relative) = &settings.relative {
-            mask.window(first, scores).add_relative(relative, settings.scale);
-        }
-        if let Some(cap) = settings.softcap {
-            // SAFETY: the caller's.
-            unsafe { soften::<V>(scores, E::Wide::from_f64(cap * LOG2_E)) }
-            capped[..scores.len()].copy_from_slice(scores);
+        // SAFETY: the caller's.
+        unsafe { mask.finish_products::<V>(self.forward.settings, first, scores) }
+        if let Some(capped) = capped.get_mut(..scores.len()) {
+            capped.copy_from_slice(scores);
         }
         mask.apply::<V>(visible, first, scores);
         if visible != Visible::All {
@@ -446,15 +400,10 @@ impl<E: Float> Head<'_, E> {
         if settings.relative_values().is_some() {
             self.add_products_of_values(group, keys.clone(), block.d_scores);
         }
+        let (place, queries) = ((self.place, self.forward.mask.first), group.queries.clone());
         if let Some(dropout) = settings.dropout {
-            let factor = E::Wide::from_f64(dropout.factor());
-            for (i, query) in group.queries.clone().enumerate() {
-                let row = dropout.row(self.place.row(self.forward.mask.first, query));
-                for (j, key) in keys.clone().enumerate() {
-                    let d_weight = &mut block.d_scores[j * width + i];
-                    *d_weight = if row.keeps(key) { *d_weight * factor } else { E::Wide::zero() };
-                }
-            }
+            let at = (queries.clone(), keys.clone());
+            dropout.drop_block(place, at, width, block.d_scores);
         }
         let rows = block.scores.chunks_exact_mut(width).zip(block.d_scores.chunks_exact_mut(width));
         for (scores, d_scores) in rows.take(keys.len()) {
@@ -477,37 +426,15 @@ impl<E: Float> Head<'_, E> {
                 }
             }
         }
-        if settings.dropout.is_some() || group.tainted.contains(&true) {
-            self.change_weights(group, keys.clone(), block);
+        if let Some(dropout) = settings.dropout {
+            dropout.drop_block(place, (queries.clone(), keys.clone()), width, block.scores);
         }
-        if settings.relative_values().is_some() {
-            self.sum_by_entry(group.queries.clone(), width, keys, block.scores, group.weights);
+        if group.tainted.contains(&true) {
+            taint(group, &mut block.scores[..keys.len() * width]);
         }
-    }
-
-    /// Drops weights, and makes those NaN that bring a gradient that is not finite to a value.
-    #[inline(never)]
-    fn change_weights(
-        &self,
-        group: &Group<E::Wide>,
-        keys: Range<usize>,
-        block: &mut Block<E::Wide>,
-    ) {
-        let dropout = self.forward.settings.dropout;
-        for (i, query) in group.queries.clone().enumerate() {
-            let row = dropout.map(|dropout| {
-                let factor = E::Wide::from_f64(dropout.factor());
-                (dropout.row(self.place.row(self.forward.mask.first, query)), factor)
-            });
-            for (j, key) in keys.clone().enumerate() {
-                let weight = &mut block.scores[j * group.width + i];
-                if let Some((row, factor)) = &row {
-                    *weight = if row.keeps(key) { *weight * *factor } else { E::Wide::zero() };
-                }
-                if group.tainted[i] && *weight != E::Wide::zero() {
-                    *weight = E::Wide::nan();
-                }
-            }
+        if let Some(relative) = settings.relative.as_ref().filter(|x| x.values.is_some()) {
+            let (batch, at) = (self.place.batch, (queries, keys));
+            relative.add_by_entry(batch, at, width, block.scores, group.weights);
         }
     }
 
@@ -529,7 +456,8 @@ impl<E: Float> Head<'_, E> {
                 }
             }
         }
-        self.add_to_small(queries.clone(), width, keys.clone(), d_scores);
+        let (mask, at) = (self.forward.mask, (self.place.batch, queries.clone(), keys.clone()));
+        self.small.add(self.sums, mask, at, (width, d_scores));
         if let Some(cap) = self.forward.settings.softcap {
             let factor = E::Wide::from_f64(1.0 / (cap * LOG2_E));
             for (d, &capped) in d_scores.iter_mut().zip(&*block.capped) {
@@ -537,47 +465,9 @@ impl<E: Float> Head<'_, E> {
                 *d = if d.is_zero() { *d } else { *d * (E::Wide::from_f64(1.0) - tanh * tanh) };
             }
         }
-        if self.forward.settings.relative.is_some() {
-            self.sum_by_entry(queries, width, keys, d_scores, group.d_scores);
-        }
-    }
-
-    /// What a block's dS adds to tables by distance and to slopes.
-    fn add_to_small(
-        &mut self,
-        queries: Range<usize>,
-        width: usize,
-        keys: Range<usize>,
-        d_scores: &[E::Wide],
-    ) {
-        let (mask, batch) = (self.forward.mask, self.place.batch);
-        let behind = |key: usize| key.checked_sub(mask.extra);
-        for (x, range) in mask.distances.iter().zip(&self.small.distances) {
-            let sums = &mut self.sums[range.clone()];
-            for (i, query) in queries.clone().enumerate().filter(|_| !range.is_empty()) {
-                let position = x.offset.position(batch, query);
-                for (j, key) in keys.clone().enumerate() {
-                    if let Some(key) = behind(key) {
-                        sums[x.entry(position, key)] += d_scores[j * width + i];
-                    }
-                }
-            }
-        }
-        for (x, range) in mask.slopes.iter().zip(&self.small.slopes) {
-            for (i, query) in queries.clone().enumerate() {
-                let position = x.offset.position(batch, query);
-                for (j, key) in keys.clone().enumerate() {
-                    if let Some(key) = behind(key) {
-                        let distance = key.cast_signed().saturating_sub(position).unsigned_abs();
-                        #[allow(
-                            clippy::cast_precision_loss,
-                            reason = "no sequence has 2⁵³ positions"
-                        )]
-                        let distance = E::Wide::from_f64(distance as f64);
-                        self.sums[range.start] -= d_scores[j * width + i] * distance;
-                    }
-                }
-            }
+        if let Some(relative) = &self.forward.settings.relative {
+            let (batch, at) = (self.place.batch, (queries, keys));
+            relative.add_by_entry(batch, at, width, d_scores, group.d_scores);
         }
     }
 
@@ -594,24 +484,6 @@ impl<E: Float> Head<'_, E> {
             for (j, key) in keys.clone().enumerate() {
                 let t = relative.entry(position, key);
                 d_scores[j * group.width + i] += group.products[t * group.width + i];
-            }
-        }
-    }
-
-    /// Adds up a block's numbers by relative position.
-    fn sum_by_entry(
-        &self,
-        queries: Range<usize>,
-        width: usize,
-        keys: Range<usize>,
-        block: &[E::Wide],
-        sums: &mut [E::Wide],
-    ) {
-        let Some(relative) = &self.forward.settings.relative else { return };
-        for (i, query) in queries.enumerate() {
-            let position = relative.offset.position(self.place.batch, query);
-            for (j, key) in keys.clone().enumerate() {
-                sums[relative.entry(position, key) * width + i] += block[j * width + i];
             }
         }
     }
@@ -669,91 +541,14 @@ impl<E: Float> Head<'_, E> {
     }
 }
 
-/// Writes a matrix of `count` rows of `n` columns in panels of `step` columns and `rows` rows; what is not
-/// finite becomes 0.
-#[inline(always)]
-fn pack_rows<E: Float>(
-    from: Matrix<E>,
-    (count, n): (usize, usize),
-    (step, rows): (usize, usize),
-    to: &mut [E::Wide],
-) {
-    for column in (0..n).step_by(step) {
-        let panel = &mut to[column * rows..];
-        pack_panel(from.from(0, column), (count, step.min(n - column)), step, panel, |x: E| {
-            let x = x.wide();
-            if x.is_finite() { x } else { E::Wide::zero() }
-        });
-    }
-}
-
-/// Adds to a row for each key the products of its row of a block, over queries, with a group's rows.
-///
-/// # Safety
-///
-/// The processor has the instruction set of `V`; the panels have `row` columns and the group's width of
-/// rows, and there are sums of `row` columns for each key.
-#[inline(always)]
-unsafe fn add_by_key<V: Vector>(
-    block: &[V::Scalar],
-    width: usize,
-    group: &Group<V::Scalar>,
-    (panels, row): (&[V::Scalar], usize),
-    sums: &mut [V::Scalar],
-) {
-    let step = columns::<V>();
-    let keys = block.len() / width;
-    for column in (0..row).step_by(step) {
-        for key in (0..keys).step_by(V::ROWS) {
-            let tile = Tile {
-                k: group.queries.len(),
-                a: block[key * width..].as_ptr(),
-                a_row: width,
-                a_k: 1,
-                b: panels[column * width..].as_ptr(),
-                b_k: step,
-                sums: sums[key * row + column..].as_mut_ptr(),
-                sums_row: row,
-                add: true,
-                output: None,
-            };
-            // SAFETY: the caller's.
-            unsafe { tile.multiply::<V>(V::ROWS.min(keys - key)) }
-        }
-    }
-}
-
-/// Adds to the row of each query of a group the products of its column of a block, over keys, with rows of
-/// the keys.
-///
-/// # Safety
-///
-/// The processor has the instruction set of `V`; the panels have `row` columns and `keys` rows, and there
-/// are sums of `row` columns for each query.
-#[inline(always)]
-unsafe fn add_by_query<V: Vector>(
-    block: &[V::Scalar],
-    keys: usize,
-    group: &mut Group<V::Scalar>,
-    (panels, row): (&[V::Scalar], usize),
-) {
-    let (step, queries) = (columns::<V>(), group.queries.len());
-    for column in (0..row).step_by(step) {
-        for query in (0..queries).step_by(V::ROWS) {
-            let tile = Tile {
-                k: keys,
-                a: block[query..].as_ptr(),
-                a_row: 1,
-                a_k: group.width,
-                b: panels[column * keys..].as_ptr(),
-                b_k: step,
-                sums: group.d_q[query * row + column..].as_mut_ptr(),
-                sums_row: row,
-                add: true,
-                output: None,
-            };
-            // SAFETY: the caller's.
-            unsafe { tile.multiply::<V>(V::ROWS.min(queries - query)) }
+/// Makes those weights NaN that bring a gradient of the output that is not finite to a value.
+#[inline(never)]
+fn taint<R: Real>(group: &Group<R>, weights: &mut [R]) {
+    for row in weights.chunks_exact_mut(group.width) {
+        for (weight, &tainted) in row.iter_mut().zip(&group.tainted) {
+            if tainted && !weight.is_zero() {
+                *weight = R::nan();
+            }
         }
     }
 }

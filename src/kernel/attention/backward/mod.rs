@@ -14,19 +14,21 @@
 //! What belongs to a table or to a head is summed by piece, and then over the pieces in order.
 
 mod head;
+mod products;
+mod small;
 #[cfg(test)]
 mod tests;
 
 use super::mask::Mask;
-use super::{Place, Settings};
+use super::{Place, Settings, check_operands};
 use crate::element::Float;
-use crate::kernel::gemm::Matrix;
 use crate::kernel::layout::{View, count};
 use crate::kernel::output::written;
 use crate::kernel::parallel::{for_each_chunk, for_each_chunk_pair};
 use crate::kernel::simd::{Isa, Lanes};
 use head::Head;
 use num_traits::Zero;
+use small::Small;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -112,20 +114,14 @@ fn sizes<E: Float>(forward: &Forward<E>) -> Sizes {
 
 /// That everything has the sizes that the pieces rely on.
 fn check<E: Float>(forward: &Forward<E>, d_out: &View<E>) {
-    let Sizes { batch, heads, groups, queries, keys, d, dv, .. } = sizes(forward);
-    let [q, k, v] = &forward.views;
-    assert_eq!(k.layout.dims[..], [batch, groups, keys, d]);
-    assert_eq!(v.layout.dims[..], [batch, groups, keys, dv]);
-    let of_out = [batch, heads, queries, dv];
-    assert!(forward.out.layout.dims[..] == of_out && d_out.layout.dims[..] == of_out);
-    let within = |view: &View<E>| view.layout.extent() <= view.data.len();
-    assert!([q, k, v, &forward.out, d_out].into_iter().all(within));
-    assert!(forward.sums.iter().all(|part| part.len() == count(&[batch, heads, queries])));
+    check_operands(forward.views, forward.settings, forward.mask);
+    let Sizes { batch, heads, groups, queries, dv, .. } = sizes(forward);
     assert!(heads == 0 || groups > 0 && heads.is_multiple_of(groups));
-    forward.mask.check([batch, heads, queries, keys]);
-    if let Some(relative) = &forward.settings.relative {
-        relative.check([batch, heads, queries, dv]);
+    for view in [&forward.out, d_out] {
+        assert_eq!(view.layout.dims[..], [batch, heads, queries, dv]);
+        assert!(view.layout.extent() <= view.data.len());
     }
+    assert!(forward.sums.iter().all(|part| part.len() == count(&[batch, heads, queries])));
 }
 
 fn backward_on<E: Float>(
@@ -258,61 +254,6 @@ fn shared<E: Float>(of_heads: Vec<E>, sizes: Sizes, width: usize) -> Vec<E> {
         );
     }
     sums
-}
-
-/// Where a piece keeps the sums of what belongs to its head or to all.
-struct Small {
-    distances: Vec<Range<usize>>,
-    slopes: Vec<Range<usize>>,
-    sinks: Vec<Range<usize>>,
-    /// The relative values, [T, Dv].
-    values: Range<usize>,
-    /// At least 1, so that each piece has a chunk.
-    len: usize,
-}
-
-impl Small {
-    fn of<E: Float>(forward: &Forward<E>, sizes: Sizes) -> Self {
-        let mut end = 0;
-        let mut next = |len: usize| {
-            let range = end..end + len;
-            end += len;
-            range
-        };
-        let mask = forward.mask;
-        let distances = mask.distances.iter().map(|x| next(x.table.layout.dims[1])).collect();
-        let slopes = mask.slopes.iter().map(|_| next(1)).collect();
-        let sinks = mask.sinks.iter().map(|_| next(1)).collect();
-        let values = forward.settings.relative_values().map_or(0, |_| sizes.entries * sizes.dv);
-        let values = next(values);
-        Small { distances, slopes, sinks, values, len: end.max(1) }
-    }
-
-    /// What belongs to each head, summed over the batch.
-    fn by_head<E: Float>(&self, range: &Range<usize>, smalls: &[E::Wide], sizes: Sizes) -> Vec<E> {
-        let part = |piece: usize| &smalls[piece * self.len..][range.clone()];
-        let of = |(h, i): (usize, usize)| {
-            let each = (0..sizes.batch).map(|b| part(b * sizes.heads + h)[i]);
-            E::narrow(each.fold(E::Wide::zero(), |sum, x| sum + x))
-        };
-        (0..sizes.heads).flat_map(|h| (0..range.len()).map(move |i| (h, i))).map(of).collect()
-    }
-
-    /// The relative values, summed over all pieces.
-    fn of_all<E: Float>(&self, smalls: &[E::Wide]) -> Vec<E> {
-        let of = |i: usize| {
-            let each = smalls.chunks_exact(self.len).map(|small| small[i]);
-            E::narrow(each.fold(E::Wide::zero(), |sum, x| sum + x))
-        };
-        self.values.clone().map(of).collect()
-    }
-}
-
-/// A head's rows of a view over [B, H, …, …].
-fn rows<'a, E>(view: View<'a, E>, batch: usize, head: usize) -> Matrix<'a, E> {
-    let strides = view.layout.strides;
-    let at = view.layout.offset + batch * strides[0] + head * strides[1];
-    Matrix { data: view.data, at, row: strides[2], column: strides[3] }
 }
 
 /// The place of a piece.

@@ -16,7 +16,7 @@ use super::scores::{GROUP, score, weigh};
 use super::values::{Add, is_finite};
 use crate::element::Float;
 use crate::kernel::attention::terms::{Scores, soften};
-use crate::kernel::attention::{Mask, Settings};
+use crate::kernel::attention::{Mask, Settings, rows_of};
 use crate::kernel::gemm::{Matrix, pack_panel};
 use crate::kernel::layout::View;
 use crate::kernel::scratch::{Spare, padded, split};
@@ -81,7 +81,7 @@ impl<E: Float> Kernel<E::Wide> for Pass<'_, E> {
         }
         let width = keys.len().next_multiple_of(GROUP);
         let [dp, dvp] = [self.d, self.dv].map(|n| n.next_multiple_of(V::LANES));
-        let [_, k, v] = self.views.map(|view| self.matrix(view));
+        let [_, k, v] = self.views.map(|view| rows_of(view, self.rows.batch, self.group));
         let copied = |from: Matrix<E>, n: usize| match in_place::<V, E>(from, n) {
             Some(_) => 0,
             None => KEYS * n.next_multiple_of(V::LANES),
@@ -150,15 +150,7 @@ impl<E: Float> Kernel<E::Wide> for Pass<'_, E> {
     }
 }
 
-impl<'a, E: Float> Pass<'a, E> {
-    /// A view's matrix for this batch entry and key/value head.
-    #[inline(always)]
-    fn matrix(&self, view: View<'a, E>) -> Matrix<'a, E> {
-        let strides = view.layout.strides;
-        let at = view.layout.offset + self.rows.batch * strides[0] + self.group * strides[1];
-        Matrix { data: view.data, at, row: strides[2], column: strides[3] }
-    }
-
+impl<E: Float> Pass<'_, E> {
     /// Writes a row's query, scaled, with 0 after its end.
     #[inline(always)]
     fn pack_query(&self, row: usize, to: &mut [E::Wide]) {
