@@ -1,9 +1,12 @@
-//! What a tensor holds: `f32`, `f64`, booleans for masks, integers for tokens.
+//! What a tensor holds: `f32`, `f64`, `f16`, `bf16`, booleans for masks, integers for tokens.
 
 use crate::kernel::scratch::Scratch;
-use crate::kernel::simd::Lanes;
+use crate::kernel::simd::elements::Lane;
+use crate::kernel::simd::{Lanes, halves};
 use num_traits::NumAssign;
 use std::fmt::Debug;
+
+pub use half::{bf16, f16};
 
 mod sealed {
     pub trait Sealed {}
@@ -17,7 +20,7 @@ use sealed::Sealed;
 #[diagnostic::on_unimplemented(
     message = "a tensor cannot hold `{Self}`",
     label = "not an element",
-    note = "tensors hold `f32`, `f64`, `bool`, `u8`, `u32`, `i32`, `i64` or `usize`"
+    note = "tensors hold `f32`, `f64`, `f16`, `bf16`, `bool`, `u8`, `u32`, `i32`, `i64` or `usize`"
 )]
 pub trait Element:
     Sealed + Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync + 'static
@@ -29,16 +32,31 @@ pub trait Element:
     const IS_FLOAT: bool;
 }
 
-/// An element that arithmetic, softmax and attention are defined for: `f32` or `f64`.
+/// An element that arithmetic, softmax and attention are defined for: `f32`, `f64`, [`f16`] or [`bf16`].
 ///
 /// Storage and arithmetic are two types: kernels read elements, compute in [`Wide`](Float::Wide)
-/// and round once when they write. For `f32` and `f64` both are the same.
+/// and round once when they write. For `f32` and `f64` both are the same; for the half types, which are
+/// storage alone, it is `f32`.
+///
+/// # Numerics
+/// Rounding is to the nearest, of two to the even one; what exceeds the type becomes infinite, NaN stays
+/// NaN, and numbers below the least normal one keep the digits that the type has for them. `f16` has 11
+/// binary digits up to 65504, `bf16` has 8 up to 3.4·10³⁸.
+///
+/// # Examples
+/// ```
+/// use shapeproof::{Model, Tensor, C, bf16};
+///
+/// let x = Tensor::<(Model<C<4096>>,)>::full(0.1).to::<bf16>();
+/// let sum = x.sum(Model); // in f32: a sum in bf16 would stop at 32
+/// assert_eq!(sum.to_vec(), [bf16::from_f32(410.0)]);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a floating-point element",
-    label = "neither `f32` nor `f64`",
-    note = "this operation is defined for tensors of `f32` and `f64`"
+    label = "none of `f32`, `f64`, `f16` and `bf16`",
+    note = "this operation is defined for tensors of `f32`, `f64`, `f16` and `bf16`"
 )]
-pub trait Float: Element + Scratch {
+pub trait Float: Element + Scratch + Lane<<Self as Float>::Wide> {
     /// The type that sums and products are made in.
     type Wide: Real;
     /// The element as the kernels compute with it.
@@ -48,6 +66,9 @@ pub trait Float: Element + Scratch {
     /// Elements as the kernels compute with them, where that takes no conversion.
     #[doc(hidden)]
     fn as_wide(elements: &[Self]) -> Option<&[Self::Wide]>;
+    /// As [`as_wide`](Self::as_wide), to be changed.
+    #[doc(hidden)]
+    fn as_wide_mut(elements: &mut [Self]) -> Option<&mut [Self::Wide]>;
     /// Rounds an `f64` to the element.
     fn from_f64(value: f64) -> Self;
     /// The element as an `f64`.
@@ -81,7 +102,7 @@ macro_rules! elements {
         }
     )+ };
 }
-elements!(true: f32, f64);
+elements!(true: f32, f64, f16, bf16);
 elements!(false: bool, u8, u32, i32, i64, usize);
 
 macro_rules! indices {
@@ -121,6 +142,9 @@ impl Float for f32 {
     fn as_wide(elements: &[f32]) -> Option<&[f32]> {
         Some(elements)
     }
+    fn as_wide_mut(elements: &mut [f32]) -> Option<&mut [f32]> {
+        Some(elements)
+    }
     #[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is what is asked for")]
     fn from_f64(value: f64) -> f32 {
         value as f32
@@ -142,6 +166,9 @@ impl Float for f64 {
     fn as_wide(elements: &[f64]) -> Option<&[f64]> {
         Some(elements)
     }
+    fn as_wide_mut(elements: &mut [f64]) -> Option<&mut [f64]> {
+        Some(elements)
+    }
     fn from_f64(value: f64) -> f64 {
         value
     }
@@ -149,6 +176,38 @@ impl Float for f64 {
         self
     }
 }
+
+macro_rules! halves {
+    ($($T:ident: $wide:ident, $narrow:ident);+) => { $(
+        #[diagnostic::do_not_recommend]
+        impl Float for $T {
+            type Wide = f32;
+            #[inline(always)]
+            fn wide(self) -> f32 {
+                halves::$wide(self.to_bits())
+            }
+            #[inline(always)]
+            fn narrow(value: f32) -> $T {
+                $T::from_bits(halves::$narrow(value))
+            }
+            #[inline(always)]
+            fn as_wide(_: &[$T]) -> Option<&[f32]> {
+                None
+            }
+            #[inline(always)]
+            fn as_wide_mut(_: &mut [$T]) -> Option<&mut [f32]> {
+                None
+            }
+            fn from_f64(value: f64) -> $T {
+                Self::narrow(halves::rounded_to_odd(value))
+            }
+            fn to_f64(self) -> f64 {
+                f64::from(self.wide())
+            }
+        }
+    )+ };
+}
+halves!(f16: wide_f16, narrow_f16; bf16: wide_bf16, narrow_bf16);
 
 impl Real for f32 {}
 impl Real for f64 {}

@@ -93,7 +93,7 @@ fn of_scores<E: Float>(
     let d_before = match factor {
         None => d_weights.clone(),
         Some(factor) => {
-            let factor = E::from_f64(factor).wide();
+            let factor = E::Wide::from_f64(factor);
             // What was dropped has the weight 0 afterwards, and no gradient.
             weights.paired(d_weights, |weight, d| match weight.wide().is_zero() {
                 true => E::default(),
@@ -228,11 +228,11 @@ pub(super) fn attend_with_weights<E: Float>(
 }
 
 /// The sums' logarithms in two parts, over (batch, heads, queries).
-struct SumsKept<E>([Vec<E>; 2]);
+struct SumsKept<E: Float>([Vec<E::Wide>; 2]);
 
 impl<E: Float> SumsKept<E> {
     fn of(queries: &AnyTensor<E>) -> Self {
-        SumsKept([0; 2].map(|_| vec![E::default(); count(&queries.dims()[..3])]))
+        SumsKept([0; 2].map(|_| vec![E::Wide::zero(); count(&queries.dims()[..3])]))
     }
 
     fn lent(&mut self) -> Sums<'_, E> {
@@ -259,7 +259,7 @@ fn record<E: Float>(
 fn gradients<E: Float>(
     attention_of: &Attention,
     operands: &Operands<E>,
-    (out, sums): (&AnyTensor<E>, &[Vec<E>; 2]),
+    (out, sums): (&AnyTensor<E>, &[Vec<E::Wide>; 2]),
     d_out: &AnyTensor<E>,
     wanted: &[bool],
 ) -> Vec<Option<AnyTensor<E>>> {

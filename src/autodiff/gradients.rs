@@ -27,8 +27,8 @@ use std::fmt::{self, Debug, Formatter};
 pub struct Gradients(BTreeMap<ParameterId, FloatTensor>);
 
 impl Gradients {
-    /// The gradient of the parameter with this identity, in the parameter's own sizes and elements; `None`
-    /// where the loss does not depend on it.
+    /// The gradient of the parameter with this identity, in the parameter's own sizes and, but for half
+    /// types, whose gradients are `f32`, elements; `None` where the loss does not depend on it.
     pub fn find(&self, id: ParameterId) -> Option<&FloatTensor> {
         self.0.get(&id)
     }
@@ -88,7 +88,7 @@ impl Gradients {
     pub(super) fn add_to(&mut self, id: ParameterId, gradient: FloatTensor) {
         match self.0.get_mut(&id) {
             Some(sum) => sum.add_in_place(&gradient),
-            None => _ = self.0.insert(id, gradient),
+            None => _ = self.0.insert(id, gradient.widened()),
         }
     }
 }

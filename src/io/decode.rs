@@ -1,8 +1,7 @@
 //! Floats from the bytes of a file, in pieces: a tensor is never in memory twice.
 
 use super::unreadable;
-use crate::element::Float;
-use half::{bf16, f16};
+use crate::element::{Float, bf16, f16};
 use safetensors::Dtype;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
@@ -50,46 +49,23 @@ impl Runs {
 /// Appends the elements that little-endian bytes stand for.
 pub(super) type Decode<E> = fn(&[u8], &mut Vec<E>);
 
-/// An element that files are read into.
-pub(super) trait FromFile: Float {
-    /// How elements of type `dtype` are read, each rounded to this type; `None` where they are no
-    /// floats.
-    fn decode(dtype: Dtype) -> Option<Decode<Self>>;
+/// How elements of type `dtype` are read, each rounded to `E`; `None` where they are no floats.
+pub(super) fn decode<E: Float>(dtype: Dtype) -> Option<Decode<E>> {
+    Some(match dtype {
+        Dtype::F64 => |bytes, to| extend(bytes, to, f64::from_le_bytes),
+        Dtype::F32 => |bytes, to| extend(bytes, to, f32::from_le_bytes),
+        Dtype::F16 => |bytes, to| extend(bytes, to, f16::from_le_bytes),
+        Dtype::BF16 => |bytes, to| extend(bytes, to, bf16::from_le_bytes),
+        _ => return None,
+    })
 }
 
-impl FromFile for f32 {
-    #[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is what is asked for")]
-    fn decode(dtype: Dtype) -> Option<Decode<f32>> {
-        Some(match dtype {
-            Dtype::F64 => |bytes, to| extend(bytes, to, |chunk| f64::from_le_bytes(chunk) as f32),
-            Dtype::F32 => |bytes, to| extend(bytes, to, f32::from_le_bytes),
-            Dtype::F16 => |bytes, to| extend(bytes, to, |chunk| f16::from_le_bytes(chunk).to_f32()),
-            Dtype::BF16 => {
-                |bytes, to| extend(bytes, to, |chunk| bf16::from_le_bytes(chunk).to_f32())
-            }
-            _ => return None,
-        })
-    }
-}
-
-impl FromFile for f64 {
-    fn decode(dtype: Dtype) -> Option<Decode<f64>> {
-        Some(match dtype {
-            Dtype::F64 => |bytes, to| extend(bytes, to, f64::from_le_bytes),
-            Dtype::F32 => {
-                |bytes, to| extend(bytes, to, |chunk| f64::from(f32::from_le_bytes(chunk)))
-            }
-            Dtype::F16 => |bytes, to| extend(bytes, to, |chunk| f16::from_le_bytes(chunk).to_f64()),
-            Dtype::BF16 => {
-                |bytes, to| extend(bytes, to, |chunk| bf16::from_le_bytes(chunk).to_f64())
-            }
-            _ => return None,
-        })
-    }
-}
-
-fn extend<const N: usize, E>(bytes: &[u8], to: &mut Vec<E>, make: impl Fn([u8; N]) -> E) {
-    to.extend(bytes.as_chunks().0.iter().map(|&chunk| make(chunk)));
+fn extend<const N: usize, E: Float, F: Float>(
+    bytes: &[u8],
+    to: &mut Vec<E>,
+    make: impl Fn([u8; N]) -> F,
+) {
+    to.extend(bytes.as_chunks().0.iter().map(|&chunk| E::from_f64(make(chunk).to_f64())));
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! A safetensors file, or several that an index names, open for reading tensor by tensor.
 
-use super::decode::{Decode, FromFile, Runs};
+use super::decode::{Decode, Runs, decode};
 use super::{header, index, quoted};
+use crate::element::Float;
 use crate::error::{Error, Result};
 use crate::kernel::layout::{MAX_RANK, checked_count};
 use crate::tensor::{AnyTensor, FloatTensor};
@@ -102,7 +103,7 @@ impl TensorFile {
         self.entries.get(key).map(|entry| &entry.dims[..])
     }
 
-    /// The tensor under a key. 16-bit floats become f32, which holds them exactly.
+    /// The tensor under a key, of the elements that the file has.
     ///
     /// # Errors
     /// Where there is no such key (the message has the nearest ones), or it holds no floats, or more
@@ -110,17 +111,15 @@ impl TensorFile {
     pub fn read(&mut self, key: &str) -> Result<FloatTensor> {
         match self.entry(key)?.dtype {
             Dtype::F64 => self.read_as(key, None).map(FloatTensor::F64),
+            Dtype::F16 => self.read_as(key, None).map(FloatTensor::F16),
+            Dtype::BF16 => self.read_as(key, None).map(FloatTensor::BF16),
             _ => self.read_as(key, None).map(FloatTensor::F32),
         }
     }
 
     /// The tensor under a key, or a part of it, each element rounded to `E`. The caller has checked
     /// that the part is there.
-    pub(super) fn read_as<E: FromFile>(
-        &self,
-        key: &str,
-        part: Option<Part>,
-    ) -> Result<AnyTensor<E>> {
+    pub(super) fn read_as<E: Float>(&self, key: &str, part: Option<Part>) -> Result<AnyTensor<E>> {
         let entry = self.entry(key)?;
         if entry.dims.len() > MAX_RANK {
             let axes = entry.dims.len();
@@ -143,7 +142,7 @@ impl TensorFile {
 
     /// Whether a tensor, or a part of it, holds finite numbers alone once each is rounded to `E`.
     /// Keeps none of them.
-    pub(super) fn check_finite<E: FromFile>(&self, key: &str, part: Option<Part>) -> Result<()> {
+    pub(super) fn check_finite<E: Float>(&self, key: &str, part: Option<Part>) -> Result<()> {
         let (mut numbers, mut done) = (Vec::new(), 0);
         self.for_each_piece::<E>(key, part, |decode, piece| {
             numbers.clear();
@@ -157,14 +156,14 @@ impl TensorFile {
         })
     }
 
-    fn for_each_piece<E: FromFile>(
+    fn for_each_piece<E: Float>(
         &self,
         key: &str,
         part: Option<Part>,
         mut each: impl FnMut(Decode<E>, &[u8]) -> std::result::Result<(), String>,
     ) -> Result<()> {
         let entry = self.entry(key)?;
-        let decode = E::decode(entry.dtype).ok_or_else(|| {
+        let decode = decode::<E>(entry.dtype).ok_or_else(|| {
             let message = format!("expected F64, F32, F16 or BF16 numbers, found {}", entry.dtype);
             self.refused(key, message)
         })?;

@@ -40,6 +40,7 @@ pub struct Checkpoint<'r> {
     source: Box<dyn Fn(&str) -> Source + 'r>,
     missing: Box<dyn Fn(&str) -> bool + 'r>,
     extra: Box<dyn Fn(&str) -> bool + 'r>,
+    exact: bool,
 }
 
 /// What a load left out, because the caller allowed it.
@@ -66,6 +67,7 @@ impl<'r> Checkpoint<'r> {
             source: Box::new(|name| Source::key(name)),
             missing: Box::new(|_| false),
             extra: Box::new(|_| false),
+            exact: false,
         }
     }
 
@@ -84,6 +86,12 @@ impl<'r> Checkpoint<'r> {
     /// Keys of the file that may go unused.
     pub fn allow_extra(mut self, allowed: impl Fn(&str) -> bool + 'r) -> Self {
         self.extra = Box::new(allowed);
+        self
+    }
+
+    /// For a training run: halves are set to what an optimizer goes on from, which is not rounded.
+    pub(super) fn exactly(mut self) -> Self {
+        self.exact = true;
         self
     }
 
@@ -123,7 +131,10 @@ impl<'r> Checkpoint<'r> {
             if let Some(place) = places.get(&parameter.id()) {
                 place
                     .read(file)
-                    .and_then(|value| parameter.try_set(value))
+                    .and_then(|value| match self.exact {
+                        true => parameter.try_set_exact(value),
+                        false => parameter.try_set(value),
+                    })
                     .map_err(|error| error.for_parameter(&name))?;
             }
         }
@@ -185,7 +196,8 @@ impl<'r> Checkpoint<'r> {
     ) -> Result<Place> {
         let source = (self.source)(name);
         let key = source.key.clone();
-        Place::of(parameter, source, self.layout).map_err(|message| {
+        let element = if self.exact { parameter.wide_element() } else { parameter.element() };
+        Place::of(parameter, source, self.layout, element).map_err(|message| {
             Error::file(path, format!("key {}: {message}", quoted(&key))).for_parameter(name)
         })
     }

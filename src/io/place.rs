@@ -2,6 +2,7 @@
 
 use super::file::Part;
 use super::{Source, TensorFile, WeightLayout};
+use crate::element::{Element, bf16, f16};
 use crate::error::Result;
 use crate::nn::AnyParameter;
 use crate::tensor::{FloatTensor, shape_text};
@@ -17,17 +18,18 @@ pub(super) struct Place {
     pub(super) along: usize,
     /// Whether the file has the parameter's two axes the other way round.
     pub(super) transposed: bool,
-    /// The parameter's elements are f64, not f32.
-    wide: bool,
+    /// What its elements are read as.
+    element: &'static str,
 }
 
 impl Place {
-    /// Where `source` puts a parameter, in a file that has weights in the order `layout`. The message
-    /// of a refusal lacks the path.
+    /// Where `source` puts a parameter, in a file that has weights in the order `layout`, to be read as
+    /// `element`. The message of a refusal lacks the path.
     pub(super) fn of(
         parameter: &dyn AnyParameter,
         source: Source,
         layout: WeightLayout,
+        element: &'static str,
     ) -> std::result::Result<Self, String> {
         let layout = source.layout.unwrap_or(layout);
         let mut dims = parameter.dims().to_vec();
@@ -45,7 +47,7 @@ impl Place {
             }
         }
         let along = usize::from(projection && layout == WeightLayout::InOut);
-        Ok(Place { source, dims, along, transposed, wide: parameter.element() == "f64" })
+        Ok(Place { source, dims, along, transposed, element })
     }
 
     /// Whether the file's tensor has the sizes of all parts together.
@@ -89,20 +91,24 @@ impl Place {
 
     /// Refuses numbers that are not finite as the parameter's elements.
     pub(super) fn check_finite(&self, file: &TensorFile) -> Result<()> {
-        if self.wide {
-            file.check_finite::<f64>(&self.source.key, self.part())
-        } else {
-            file.check_finite::<f32>(&self.source.key, self.part())
+        let (key, part) = (&self.source.key, self.part());
+        match self.element {
+            f64::NAME => file.check_finite::<f64>(key, part),
+            f16::NAME => file.check_finite::<f16>(key, part),
+            bf16::NAME => file.check_finite::<bf16>(key, part),
+            _ => file.check_finite::<f32>(key, part),
         }
     }
 
     /// The parameter's value, its axes in the parameter's order.
     pub(super) fn read(&self, file: &TensorFile) -> Result<FloatTensor> {
-        let tensor = if self.wide {
-            file.read_as(&self.source.key, self.part()).map(FloatTensor::F64)?
-        } else {
-            file.read_as(&self.source.key, self.part()).map(FloatTensor::F32)?
-        };
+        let (key, part) = (&self.source.key, self.part());
+        let tensor = match self.element {
+            f64::NAME => file.read_as(key, part).map(FloatTensor::F64),
+            f16::NAME => file.read_as(key, part).map(FloatTensor::F16),
+            bf16::NAME => file.read_as(key, part).map(FloatTensor::BF16),
+            _ => file.read_as(key, part).map(FloatTensor::F32),
+        }?;
         Ok(if self.transposed { tensor.transposed() } else { tensor })
     }
 

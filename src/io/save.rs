@@ -2,7 +2,7 @@
 
 use super::header::LONGEST;
 use super::{Checkpoint, quoted};
-use crate::element::Float;
+use crate::element::{Float, bf16, f16};
 use crate::error::{Error, Result};
 use crate::kernel::index::concat;
 use crate::nn::{Module, parameters};
@@ -128,10 +128,10 @@ fn write_all(file: File, header: &[u8], stored: &[(String, Stored)]) -> io::Resu
     file.write_all(&(header.len() as u64).to_le_bytes())?;
     file.write_all(header)?;
     for (_, stored) in stored {
-        match stored.parts.values().next() {
-            Some(FloatTensor::F64(_)) => {
-                write_numbers(&mut file, &stored.joined(), f64::to_le_bytes)
-            }
+        match stored.dtype() {
+            Dtype::F64 => write_numbers(&mut file, &stored.joined(), f64::to_le_bytes),
+            Dtype::F16 => write_numbers(&mut file, &stored.joined(), f16::to_le_bytes),
+            Dtype::BF16 => write_numbers(&mut file, &stored.joined(), bf16::to_le_bytes),
             _ => write_numbers(&mut file, &stored.joined(), f32::to_le_bytes),
         }?;
     }
@@ -200,6 +200,8 @@ impl Stored {
     fn dtype(&self) -> Dtype {
         match self.parts.values().next() {
             Some(FloatTensor::F64(_)) => Dtype::F64,
+            Some(FloatTensor::F16(_)) => Dtype::F16,
+            Some(FloatTensor::BF16(_)) => Dtype::BF16,
             _ => Dtype::F32,
         }
     }

@@ -27,7 +27,7 @@ const UPDATES: &str = "updates";
 ///
 /// | key | what |
 /// |---|---|
-/// | `model.NAME` | the parameter, a weight over (in, out) |
+/// | `model.NAME` | the parameter, a weight over (in, out); of a half type, what it is rounded from |
 /// | `adamw.mean.NAME`, … | the optimizer's state of a parameter, after the rule's name |
 /// | `adamw.updates.NAME` | how often the parameter has been updated |
 /// | `step` | the steps that are done |
@@ -69,7 +69,7 @@ pub fn save_training<M: Module + ?Sized, R: UpdateRule>(
     let mut tensors = Vec::new();
     let mut names = BTreeSet::new();
     for (name, parameter) in parameters(module) {
-        tensors.push((format!("{MODEL}{name}"), parameter.value()));
+        tensors.push((format!("{MODEL}{name}"), parameter.exact()));
         names.insert(name);
     }
     for (name, state) in optimizer.state() {
@@ -140,6 +140,7 @@ pub fn load_training<M: Module + ?Sized, R: UpdateRule>(
         .sources(|name| Source::key(format!("{MODEL}{name}")))
         // Those of the optimizer, all of which have been used.
         .allow_extra(|key| !key.starts_with(MODEL))
+        .exactly()
         .load_from(module, &file)?;
     optimizer.set_state(state);
     *generator = saved;
@@ -165,7 +166,7 @@ fn read_state<M: Module + ?Sized, R: UpdateRule>(
             continue;
         }
         let keys: Vec<_> = optimizer.slots_of(&name).iter().map(|it| key::<R>(it, &name)).collect();
-        let slots = if parameter.element() == f64::NAME {
+        let slots = if parameter.wide_element() == f64::NAME {
             Slots::F64(read_slots(file, &keys, parameter)?)
         } else {
             Slots::F32(read_slots(file, &keys, parameter)?)
@@ -183,7 +184,7 @@ fn read_state<M: Module + ?Sized, R: UpdateRule>(
     }
 }
 
-fn read_slots<E: Float + super::decode::FromFile>(
+fn read_slots<E: Float>(
     file: &TensorFile,
     keys: &[String],
     parameter: &dyn AnyParameter,

@@ -12,6 +12,7 @@ use super::output::written_in_chunks;
 use super::parallel::for_each_chunk_pair;
 use super::simd::elements::{lanes, load, load_first, store, store_first, sum_of_lanes};
 use super::simd::{Isa, Kernel, Lanes, Vector};
+use super::wide::through_wide;
 use crate::element::Float;
 use num_traits::{Float as _, Zero};
 use std::mem::MaybeUninit;
@@ -110,15 +111,17 @@ pub(crate) fn cross_entropy_backward<E: Float>(
             };
             let of_target = gradient * smoothing.of_target(target);
             let (logarithm, factor) = (logarithms[row], of_target + each * total);
-            E::Wide::vectorized(isa, Weights { x, logarithm, factor });
-            match smoothing.weights {
-                _ if each.is_zero() => {}
-                Some(weights) => x.iter_mut().zip(weights).for_each(|(x, w)| {
-                    *x = E::narrow(x.wide() - each * w.wide());
-                }),
-                None => x.iter_mut().for_each(|x| *x = E::narrow(x.wide() - each)),
-            }
-            x[target] = E::narrow(x[target].wide() - of_target);
+            through_wide(x, |x| {
+                E::Wide::vectorized(isa, Weights { x, logarithm, factor });
+                match smoothing.weights {
+                    _ if each.is_zero() => {}
+                    Some(weights) => {
+                        x.iter_mut().zip(weights).for_each(|(x, w)| *x -= each * w.wide());
+                    }
+                    None => x.iter_mut().for_each(|x| *x -= each),
+                }
+                x[target] -= of_target;
+            });
         }
     };
     // SAFETY: a chunk is whole lines, and `load` writes all of them.

@@ -44,7 +44,7 @@ impl Dropout {
     pub(crate) fn of<E: Float>(self, x: View<E>) -> Vec<E> {
         let (count, width) = (x.layout.count(), x.layout.dims.last().copied().unwrap_or(1));
         let (runs, group) = (Runs::new([&x.layout]), (GROUP / width.max(1)).max(1));
-        let factor = E::from_f64(self.factor()).wide();
+        let factor = E::Wide::from_f64(self.factor());
         let write = |i, out: &mut [MaybeUninit<E>]| {
             let rows = pack_part(x.data, &runs, i * group * width, out);
             for (at, row) in rows.chunks_exact_mut(width).enumerate() {

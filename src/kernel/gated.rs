@@ -1,6 +1,7 @@
 //! Gates: the activation of one half of a row times its other half.
 
 use super::parallel::for_each_chunk;
+use super::wide::through_wide;
 use crate::element::Float;
 
 /// Elements in one piece of work, unless a single row is longer.
@@ -10,17 +11,21 @@ const COST: usize = 8;
 
 /// activation(gate) · up, in the place of the gate, for rows of `width` gates and as many ups. What is
 /// left in the place of the ups is of no use.
-pub(crate) fn gate_in_place<E: Float>(rows: &mut [E], width: usize, activation: fn(&mut [E])) {
+pub(crate) fn gate_in_place<E: Float>(
+    rows: &mut [E],
+    width: usize,
+    activation: fn(&mut [E::Wide]),
+) {
     let row = 2 * width;
     let (group, work) = ((GROUP / row.max(1)).max(1) * row, rows.len() * COST);
     for_each_chunk(rows, group, work, |_, chunk| {
         // Without width there are no rows, and no chunk is visited.
         for row in chunk.chunks_exact_mut(row) {
             let (gates, ups) = row.split_at_mut(width);
-            activation(gates);
-            for (gate, up) in gates.iter_mut().zip(ups) {
-                *gate = E::narrow(gate.wide() * up.wide());
-            }
+            through_wide(gates, |gates| {
+                activation(gates);
+                gates.iter_mut().zip(ups).for_each(|(gate, up)| *gate *= up.wide());
+            });
         }
     });
 }
@@ -31,8 +36,8 @@ pub(crate) fn gate_backward<E: Float>(
     rows: &[E],
     gradient: &[E],
     width: usize,
-    activation: fn(&mut [E]),
-    slope: fn(&[E], &mut [E]),
+    activation: fn(&mut [E::Wide]),
+    slope: fn(&[E::Wide], &mut [E::Wide]),
 ) -> Vec<E> {
     let row = 2 * width;
     let mut out = rows.to_vec();
@@ -44,15 +49,17 @@ pub(crate) fn gate_backward<E: Float>(
             let (gates, ups) = rows[at * row..][..row].split_at(width);
             let (of_gates, of_ups) = out.split_at_mut(width);
             let g = &gradient[at * width..][..width];
-            for ((out, g), up) in of_gates.iter_mut().zip(g).zip(ups) {
-                *out = E::narrow(g.wide() * up.wide());
-            }
-            slope(gates, of_gates);
             of_ups.copy_from_slice(gates);
-            activation(of_ups);
-            for (out, g) in of_ups.iter_mut().zip(g) {
-                *out = E::narrow(out.wide() * g.wide());
-            }
+            through_wide(of_ups, |of_ups| {
+                through_wide(of_gates, |of_gates| {
+                    for ((out, g), up) in of_gates.iter_mut().zip(g).zip(ups) {
+                        *out = g.wide() * up.wide();
+                    }
+                    slope(of_ups, of_gates);
+                });
+                activation(of_ups);
+                of_ups.iter_mut().zip(g).for_each(|(out, g)| *out *= g.wide());
+            });
         }
     });
     out

@@ -49,3 +49,4 @@ mod sums;
 #[cfg(test)]
 mod testing;
 mod tile;
+mod wide;

@@ -4,6 +4,7 @@
 //! for each type. A piece of work takes one, and puts it back when done; work that starts within work
 //! takes the next. Buffers that are longer than [`KEPT`] are not kept.
 
+use half::{bf16, f16};
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::thread::LocalKey;
@@ -27,7 +28,7 @@ macro_rules! scratch {
         }
     )+ };
 }
-scratch!(f32, f64);
+scratch!(f32, f64, f16, bf16);
 
 /// Bytes in a cache line, and in the widest vector.
 pub(super) const LINE: usize = 64;

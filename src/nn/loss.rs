@@ -246,13 +246,15 @@ pub fn mean_squared_error<S: Shape, E: Float>(
 
 fn squared_error<E: Float>(prediction: &AnyTensor<E>, target: &AnyTensor<E>) -> AnyTensor<E> {
     let distance = |a: E, b: E| a.wide() - b.wide();
-    let squares = prediction.paired(target, |a, b| E::narrow(distance(a, b) * distance(a, b)));
-    let mean = squares.flattened().mean(0);
+    let [a, b] = [prediction, target].map(|x| x.detached().to::<E::Wide>());
+    // Squares of halves are seldom in their own type.
+    let squares = a.paired(&b, |a, b| (a - b) * (a - b));
+    let mean = squares.flattened().mean(0).to::<E>();
     mean.recorded(&[prediction, target], || {
         let (a, b) = (prediction.detached(), target.detached());
         move |g| {
             #[allow(clippy::cast_precision_loss, reason = "counts below 2^53 are exact")]
-            let factor = E::from_f64(2.0 * g.first().to_f64() / a.count() as f64).wide();
+            let factor = E::Wide::from_f64(2.0 * g.first().to_f64() / a.count() as f64);
             let of = |a: &AnyTensor<E>, b| a.paired(b, |a, b| E::narrow(distance(a, b) * factor));
             vec![Some(of(&a, &b)), Some(of(&b, &a))]
         }

@@ -2,7 +2,7 @@
 
 use crate::autodiff::Gradients;
 use crate::axis::Axis;
-use crate::element::Float;
+use crate::element::{Element, Float};
 use crate::error::{Error, Result};
 use crate::shape::{Dims, FixedSizes, Shape};
 use crate::tensor::{AnyTensor, FloatSliceMut, FloatTensor, ParameterId, Tensor, shape_text};
@@ -22,16 +22,25 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub struct Parameter<S, E = f32> {
     shape: S,
     id: ParameterId,
-    value: Arc<RwLock<AnyTensor<E>>>,
+    held: Arc<RwLock<Held<E>>>,
     projection: bool,
+}
+
+/// What the places of a parameter share.
+struct Held<E> {
+    value: AnyTensor<E>,
+    /// What `value` is rounded from, once an optimizer has changed it: a step is often smaller than half
+    /// of a half type's last digit, and would be lost. Other types are their own.
+    master: Option<AnyTensor<f32>>,
 }
 
 impl<S: Shape, E: Float> Parameter<S, E> {
     /// A parameter of this value, whatever that was computed from.
     pub fn new(value: Tensor<S, E>) -> Self {
         let (shape, any) = (value.shape(), value.any().detached());
-        let (id, value) = (ParameterId::unique(), Arc::new(RwLock::new(any)));
-        Parameter { shape, id, value, projection: false }
+        let held = Held { value: any, master: None };
+        let (id, held) = (ParameterId::unique(), Arc::new(RwLock::new(held)));
+        Parameter { shape, id, held, projection: false }
     }
 
     /// A parameter of zeros; for shapes whose sizes are all static.
@@ -44,7 +53,7 @@ impl<S: Shape, E: Float> Parameter<S, E> {
 
     /// The same parameter in a second place: listed, counted, saved and updated once.
     pub fn tied(&self) -> Self {
-        Parameter { value: self.value.clone(), ..*self }
+        Parameter { held: self.held.clone(), ..*self }
     }
 
     /// All axes with their sizes.
@@ -59,12 +68,27 @@ impl<S: Shape, E: Float> Parameter<S, E> {
 
     /// Another value, here and wherever the parameter is tied to.
     pub fn set(&mut self, value: Tensor<S, E>) {
+        self.put(Held { value: value.any().detached(), master: None });
+    }
+
+    fn put(&mut self, held: Held<E>) {
         // A panic cannot leave a half-written tensor behind: the write is one assignment.
-        *self.value.write().unwrap_or_else(PoisonError::into_inner) = value.any().detached();
+        *self.held.write().unwrap_or_else(PoisonError::into_inner) = held;
     }
 
     fn lock(&self) -> AnyTensor<E> {
-        self.value.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.held.read().unwrap_or_else(PoisonError::into_inner).value.clone()
+    }
+
+    fn check_sizes(&self, value: &FloatTensor) -> Result<()> {
+        if *value.dims() == *self.shape.dims() {
+            return Ok(());
+        }
+        Err(Error::shape(format!(
+            "expected shape {}, found sizes {:?}",
+            shape_text(S::NAMES, &self.shape.dims()),
+            value.dims()
+        )))
     }
 }
 
@@ -74,9 +98,13 @@ impl Gradients {
     /// # Shapes
     /// That of the parameter.
     ///
+    /// # Numerics
+    /// Elements are what the parameter's are computed with: the same, and `f32` where they are `f16` or
+    /// `bf16`.
+    ///
     /// # Compile errors
     /// `gradient_must_be_used_as_its_parameters`.
-    pub fn of<S: Shape, E: Float>(&self, parameter: &Parameter<S, E>) -> Tensor<S, E> {
+    pub fn of<S: Shape, E: Float>(&self, parameter: &Parameter<S, E>) -> Tensor<S, E::Wide> {
         match self.find(parameter.id) {
             Some(gradient) => Tensor::typed(parameter.shape, gradient.to()),
             None => Tensor::zeros_in(parameter.shape),
@@ -118,8 +146,20 @@ pub trait AnyParameter {
     /// # Errors
     /// Where the sizes differ; the parameter keeps its value.
     fn try_set(&mut self, value: FloatTensor) -> Result<()>;
+    /// The name of the element type that it is changed in: `f32` for halves.
+    #[doc(hidden)]
+    fn wide_element(&self) -> &'static str;
+    /// The value as an optimizer left it, before it was rounded to a half type.
+    #[doc(hidden)]
+    fn exact(&self) -> FloatTensor;
+    /// As [`try_set`](Self::try_set), to what an optimizer goes on from: rounded to a half type when read.
+    ///
+    /// # Errors
+    /// Where the sizes differ; the parameter keeps its value.
+    #[doc(hidden)]
+    fn try_set_exact(&mut self, value: FloatTensor) -> Result<()>;
     /// Shows `change` the elements, in row-major order, to be changed: those of the value itself, or of a
-    /// copy where something else holds that.
+    /// copy where something else holds that; of halves, what they are rounded from.
     #[doc(hidden)]
     fn change(&mut self, change: &mut dyn FnMut(FloatSliceMut<'_>));
 }
@@ -144,19 +184,37 @@ impl<S: Shape, E: Float> AnyParameter for Parameter<S, E> {
         FloatTensor::new(self.lock())
     }
     fn try_set(&mut self, value: FloatTensor) -> Result<()> {
-        if *value.dims() != *self.shape.dims() {
-            return Err(Error::shape(format!(
-                "expected shape {}, found sizes {:?}",
-                shape_text(S::NAMES, &self.shape.dims()),
-                value.dims()
-            )));
+        self.check_sizes(&value)?;
+        self.put(Held { value: value.to(), master: None });
+        Ok(())
+    }
+    fn wide_element(&self) -> &'static str {
+        E::Wide::NAME
+    }
+    fn exact(&self) -> FloatTensor {
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        match &held.master {
+            Some(master) => FloatTensor::new(master.clone()),
+            None => FloatTensor::new(held.value.clone()),
         }
-        let value = value.to::<E>().try_typed(self.shape)?;
-        self.set(value);
+    }
+    fn try_set_exact(&mut self, value: FloatTensor) -> Result<()> {
+        self.check_sizes(&value)?;
+        let rounded: AnyTensor<E> = value.to();
+        // A number that the element has needs no second one.
+        let master = matches!(value, FloatTensor::F32(_)) && E::as_wide(&[]).is_none();
+        self.put(Held { value: rounded, master: master.then(|| value.to()) });
         Ok(())
     }
     fn change(&mut self, change: &mut dyn FnMut(FloatSliceMut<'_>)) {
-        let mut value = self.value.write().unwrap_or_else(PoisonError::into_inner);
-        change(FloatSliceMut::of(&mut *value));
+        let held = &mut *self.held.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(elements) = FloatSliceMut::of(&mut held.value) {
+            return change(elements);
+        }
+        let master = held.master.get_or_insert_with(|| held.value.to());
+        if let Some(elements) = FloatSliceMut::of(master) {
+            change(elements);
+        }
+        held.value = master.to();
     }
 }

@@ -83,9 +83,11 @@ impl<E: Element> AnyTensor<E> {
         let data = index::gather(self.view(), at, &places);
         Self::from_packed(&dims.replaced(at, places.len()), data).recorded_any(&[self], || {
             move |gradient| {
-                vec![Some(
-                    with_elements!(gradient, g => float g.ungathered(&dims, at, &places, padding)),
-                )]
+                // Widened, since any number of them may meet in one place.
+                vec![Some(with_elements!(
+                    gradient.clone().widened(),
+                    g => float g.ungathered(&dims, at, &places, padding)
+                ))]
             }
         })
     }

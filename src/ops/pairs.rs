@@ -163,12 +163,12 @@ impl<E: Float> AnyTensor<E> {
     fn number_in_place(
         &mut self,
         number: f64,
-        f: impl Fn(E, E) -> E + Send + Sync,
+        f: impl Fn(E::Wide, E::Wide) -> E::Wide + Send + Sync,
         slope: fn(f64) -> f64,
     ) {
         let nodes = [self.node().cloned()];
-        let operand = E::from_f64(number);
-        self.map_in_place(move |x| f(x, operand));
+        let operand = E::Wide::from_f64(number);
+        self.map_in_place(move |x| E::narrow(f(x.wide(), operand)));
         self.record(&nodes, || scaled_rule(slope(number)));
     }
 }
@@ -193,16 +193,20 @@ impl<E: Float> AnyTensor<E> {
     }
 
     pub(super) fn pow_number(&self, exponent: f64) -> Self {
-        self.with_number(exponent, power).recorded_from(self, || {
+        self.with_number(exponent, power::<E::Wide>).recorded_from(self, || {
             let base = self.detached();
             move |g| g.paired(&base.with_number(exponent, base_slope), product)
         })
     }
 
     /// `f` of every element and one number, of which nothing is recorded.
-    fn with_number(&self, number: f64, f: impl Fn(E, E) -> E + Send + Sync) -> Self {
-        let number = E::from_f64(number);
-        self.mapped(move |x| f(x, number))
+    fn with_number(
+        &self,
+        number: f64,
+        f: impl Fn(E::Wide, E::Wide) -> E::Wide + Send + Sync,
+    ) -> Self {
+        let number = E::Wide::from_f64(number);
+        self.mapped(move |x| E::narrow(f(x.wide(), number)))
     }
 }
 

@@ -17,7 +17,8 @@ use std::ops::Range;
 /// share is updated once. One that the loss does not depend on is left alone, and so is its state.
 ///
 /// # Numerics
-/// Updates and state are in the parameter's own elements; rates, powers of β and the like in f64, rounded
+/// Updates and state are in the parameter's own elements, or in `f32` where those are `f16` or `bf16`: such
+/// a parameter keeps what it is rounded from beside its value, from its first update on. Rates, powers of β and the like in f64, rounded
 /// once. The bits are the same for every number of threads and every instruction set.
 ///
 /// Updates are in place where nothing else holds the parameter's value: the loss and what it was computed
@@ -86,7 +87,7 @@ pub(crate) struct State {
     pub(crate) slots: Slots,
 }
 
-/// The rule's tensors, of the parameter's sizes and elements.
+/// The rule's tensors, of the parameter's sizes and elements; `f32` for halves.
 #[derive(Clone)]
 pub(crate) enum Slots {
     F32(Vec<AnyTensor<f32>>),
@@ -270,7 +271,7 @@ impl State {
     /// Zeros, for a parameter that has not been updated.
     fn new(slots: usize, parameter: &dyn AnyParameter) -> Self {
         let dims = parameter.dims();
-        let slots = if parameter.element() == f64::NAME {
+        let slots = if parameter.wide_element() == f64::NAME {
             Slots::F64(zeros(slots, &dims))
         } else {
             Slots::F32(zeros(slots, &dims))
@@ -284,12 +285,12 @@ impl State {
             Slots::F64(slots) => (f64::NAME, slots.first().map(AnyTensor::dims)),
         };
         let (expected, found) = (parameter.dims(), dims.unwrap_or(&[]));
-        if element == parameter.element() && dims.is_none_or(|dims| *dims == *expected) {
+        if element == parameter.wide_element() && dims.is_none_or(|dims| *dims == *expected) {
             return Ok(());
         }
         Err(Error::shape(format!(
             "parameter {name:?} has sizes {expected:?} in {}, but its state {found:?} in {element}",
-            parameter.element()
+            parameter.wide_element()
         )))
     }
 }

@@ -195,6 +195,9 @@ impl<E: Element> AnyTensor<E> {
         let view = AnyTensor { data: self.data.clone(), layout, node: None };
         view.recorded_any(&[self], || {
             move |gradient| {
+                let gradient = gradient.clone();
+                // Widened where any number of them may meet in one place.
+                let gradient = if layout.is_injective() { gradient } else { gradient.widened() };
                 vec![Some(with_elements!(gradient, g => float g.unviewed(&from, &layout)))]
             }
         })

@@ -2,12 +2,13 @@
 
 use super::node::with_elements;
 use super::{AnyTensor, Tensor};
-use crate::element::{Element, Float};
+use crate::element::{Element, Float, bf16, f16};
 use crate::error::{Error, Result};
 use crate::kernel::elementwise::{map, map_in_place, zip, zip_in_place};
 use crate::kernel::layout::{Layout, View};
 use crate::shape::Shape;
 use crate::tensor::display::shape_text;
+use num_traits::Float as _;
 use std::any::Any;
 
 impl<S: Shape, E: Element> Tensor<S, E> {
@@ -105,6 +106,19 @@ impl<E: Element> AnyTensor<E> {
         );
     }
 
+    fn is_finite(&self) -> bool
+    where
+        E: Float,
+    {
+        let packed = self.packed();
+        let mut elements = packed.as_slice().unwrap_or_default().iter();
+        elements.all(|x| x.wide().is_finite())
+    }
+
+    fn element(&self) -> &'static str {
+        E::NAME
+    }
+
     fn scale_in_place(&mut self, factor: f64)
     where
         E: Float,
@@ -159,44 +173,47 @@ pub enum FloatTensor {
     F32(AnyTensor<f32>),
     /// 64-bit floats.
     F64(AnyTensor<f64>),
+    /// 16-bit floats of 11 binary digits.
+    F16(AnyTensor<f16>),
+    /// 16-bit floats with the range of `f32`.
+    BF16(AnyTensor<bf16>),
 }
 
 impl FloatTensor {
     /// A tensor with its element type erased too; shares the elements.
     pub fn new<E: Float>(tensor: AnyTensor<E>) -> Self {
-        let tensor: Box<dyn Any> = Box::new(tensor);
-        let tensor = match tensor.downcast::<AnyTensor<f32>>() {
-            Ok(tensor) => return FloatTensor::F32(*tensor),
-            Err(tensor) => tensor,
-        };
-        match tensor.downcast::<AnyTensor<f64>>() {
-            Ok(tensor) => FloatTensor::F64(*tensor),
-            Err(_) => unreachable!("`Float` is implemented for f32 and f64"),
-        }
+        let any: &dyn Any = &tensor;
+        let wrapped = None
+            .or_else(|| any.downcast_ref().cloned().map(FloatTensor::F32))
+            .or_else(|| any.downcast_ref().cloned().map(FloatTensor::F64))
+            .or_else(|| any.downcast_ref().cloned().map(FloatTensor::F16))
+            .or_else(|| any.downcast_ref().cloned().map(FloatTensor::BF16));
+        wrapped.unwrap_or_else(|| unreachable!("`Float` is implemented for four types"))
     }
 
     /// The tensor with elements of type `E`, rounded where they are of another.
     pub fn to<E: Float>(&self) -> AnyTensor<E> {
-        match self {
-            FloatTensor::F32(tensor) => tensor.to(),
-            FloatTensor::F64(tensor) => tensor.to(),
-        }
+        with_elements!(self, tensor => tensor.to())
     }
 
     /// Whether no element is NaN or infinite.
     pub fn is_finite(&self) -> bool {
+        with_elements!(self, tensor => tensor.is_finite())
+    }
+
+    /// The same numbers, halves as `f32`.
+    pub(crate) fn widened(self) -> Self {
         match self {
-            FloatTensor::F32(tensor) => {
-                tensor.packed().as_slice().is_some_and(|all| all.iter().all(|x| x.is_finite()))
-            }
-            FloatTensor::F64(tensor) => {
-                tensor.packed().as_slice().is_some_and(|all| all.iter().all(|x| x.is_finite()))
-            }
+            FloatTensor::F16(tensor) => FloatTensor::F32(tensor.to()),
+            FloatTensor::BF16(tensor) => FloatTensor::F32(tensor.to()),
+            wide => wide,
         }
     }
 
-    /// Adds the elements of a tensor of the same sizes.
+    /// Adds the elements of a tensor of the same sizes. Halves become `f32`: a sum of many in their own
+    /// type would stall.
     pub(crate) fn add_in_place(&mut self, other: &FloatTensor) {
+        *self = self.clone().widened();
         with_elements!(self, sum => sum.zip_in_place(other.to().view(), total));
     }
 
@@ -216,26 +233,17 @@ impl FloatTensor {
     }
 
     fn viewed(&self, view: impl Fn(&Layout) -> Layout) -> Self {
-        match self {
-            FloatTensor::F32(tensor) => FloatTensor::F32(tensor.viewed(view(tensor.layout()))),
-            FloatTensor::F64(tensor) => FloatTensor::F64(tensor.viewed(view(tensor.layout()))),
-        }
+        with_elements!(self, tensor => float tensor.viewed(view(tensor.layout())))
     }
 
     /// The sizes of the axes, in order.
     pub fn dims(&self) -> &[usize] {
-        match self {
-            FloatTensor::F32(tensor) => tensor.dims(),
-            FloatTensor::F64(tensor) => tensor.dims(),
-        }
+        with_elements!(self, tensor => tensor.dims())
     }
 
     /// The name of the element type.
     pub fn element(&self) -> &'static str {
-        match self {
-            FloatTensor::F32(_) => f32::NAME,
-            FloatTensor::F64(_) => f64::NAME,
-        }
+        with_elements!(self, tensor => tensor.element())
     }
 }
 
@@ -243,7 +251,8 @@ fn total<E: Float>(a: E, b: E) -> E {
     E::narrow(a.wide() + b.wide())
 }
 
-/// Elements of any floating-point type, to be changed: what an optimizer changes of a parameter.
+/// Elements to be changed: what an optimizer changes of a parameter. Halves have none: their parameters
+/// are changed as `f32`.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum FloatSliceMut<'a> {
@@ -254,17 +263,15 @@ pub enum FloatSliceMut<'a> {
 }
 
 impl<'a> FloatSliceMut<'a> {
-    /// The elements in row-major order, which no other tensor has.
-    pub(crate) fn of<E: Float>(tensor: &'a mut AnyTensor<E>) -> Self {
+    /// The elements in row-major order, which no other tensor has; `None` of halves.
+    pub(crate) fn of<E: Float>(tensor: &'a mut AnyTensor<E>) -> Option<Self> {
         let tensor: &mut dyn Any = tensor;
         // Asked twice: a borrow that may be returned lasts through all branches.
         if tensor.is::<AnyTensor<f32>>() {
-            if let Some(tensor) = tensor.downcast_mut::<AnyTensor<f32>>() {
-                return FloatSliceMut::F32(tensor.packed_mut());
-            }
-        } else if let Some(tensor) = tensor.downcast_mut::<AnyTensor<f64>>() {
-            return FloatSliceMut::F64(tensor.packed_mut());
+            let tensor = tensor.downcast_mut::<AnyTensor<f32>>()?;
+            return Some(FloatSliceMut::F32(tensor.packed_mut()));
         }
-        unreachable!("`Float` is implemented for f32 and f64")
+        let tensor = tensor.downcast_mut::<AnyTensor<f64>>()?;
+        Some(FloatSliceMut::F64(tensor.packed_mut()))
     }
 }

@@ -216,12 +216,16 @@ macro_rules! with_elements {
         match $tensor {
             $crate::tensor::FloatTensor::F32($x) => $crate::tensor::FloatTensor::F32($result),
             $crate::tensor::FloatTensor::F64($x) => $crate::tensor::FloatTensor::F64($result),
+            $crate::tensor::FloatTensor::F16($x) => $crate::tensor::FloatTensor::F16($result),
+            $crate::tensor::FloatTensor::BF16($x) => $crate::tensor::FloatTensor::BF16($result),
         }
     };
     ($tensor:expr, $x:ident => $result:expr) => {
         match $tensor {
             $crate::tensor::FloatTensor::F32($x) => $result,
             $crate::tensor::FloatTensor::F64($x) => $result,
+            $crate::tensor::FloatTensor::F16($x) => $result,
+            $crate::tensor::FloatTensor::BF16($x) => $result,
         }
     };
 }

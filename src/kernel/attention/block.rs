@@ -47,7 +47,7 @@ pub(super) const KEYS: usize = 96;
 
 /// One head and a piece of its queries. The matrices are checked to lie within their buffers: `q` for
 /// `queries` rows of `d` columns from its start, `k` and `v` for `keys` rows of `d` and of `dv`.
-pub(super) struct Attend<'a, E> {
+pub(super) struct Attend<'a, E: Float> {
     pub(super) q: Matrix<'a, E>,
     pub(super) k: Matrix<'a, E>,
     pub(super) v: Matrix<'a, E>,
@@ -190,7 +190,7 @@ impl<E: Float> Attend<'_, E> {
             let careful = careful && !self.is_finite(keys.clone());
             // SAFETY: all of it is the caller's.
             unsafe {
-                let k = self.keys(keys.clone(), scratch.k);
+                let k = self.keys::<V>(keys.clone(), scratch.k);
                 let v = self.values::<V>(keys.clone(), scratch.v);
                 let mut ahead = match last {
                     true => self.ahead,
@@ -430,9 +430,8 @@ impl<E: Float> Attend<'_, E> {
                     to.add(query).write(E::narrow(if nothing { infinite } else { log }));
                 }
                 SumsAt::Parts([maxima, logs]) => {
-                    maxima.add(query).write(E::narrow(if nothing { infinite } else { max }));
-                    let log = if nothing { E::Wide::zero() } else { total.log2() };
-                    logs.add(query).write(E::narrow(log));
+                    maxima.add(query).write(if nothing { infinite } else { max });
+                    logs.add(query).write(if nothing { E::Wide::zero() } else { total.log2() });
                 }
             }
         }

@@ -66,20 +66,20 @@ struct Place {
 
 /// What attention writes: the output, [B, Q, H, Dv] in row-major order, and where wanted the weights,
 /// [B, H, Q, K], and what is said of the sums of e to the scores.
-pub(crate) struct Out<'o, E> {
+pub(crate) struct Out<'o, E: Float> {
     pub(crate) out: &'o mut [E],
     pub(crate) weights: Option<&'o mut [E]>,
     pub(crate) sums: Sums<'o, E>,
 }
 
 /// What is said of the sum of e to a query's scores, over [B, H, Q].
-pub(crate) enum Sums<'o, E> {
+pub(crate) enum Sums<'o, E: Float> {
     Nothing,
     /// Its logarithm.
     Log(&'o mut [E]),
     /// Its binary logarithm in two parts, which together are more exact than one number: the largest
     /// score, and what the sum relative to it adds.
-    Parts([&'o mut [E]; 2]),
+    Parts([&'o mut [E::Wide]; 2]),
 }
 
 impl<'a, E> Settings<'a, E> {
@@ -158,24 +158,24 @@ pub(crate) fn attention_to<E: Float>(
 }
 
 /// Outputs that threads share, each writing other parts.
-struct Outputs<E> {
+struct Outputs<E: Float> {
     out: *mut E,
     weights: Option<*mut E>,
     sums: SumsAt<E>,
 }
 
 /// Where sums go.
-enum SumsAt<E> {
+enum SumsAt<E: Float> {
     Nothing,
     Log(*mut E),
-    Parts([*mut E; 2]),
+    Parts([*mut E::Wide; 2]),
 }
 
 // SAFETY: the parts that are written through it are disjoint, see `attention_on`; elements are
 // `Send`.
-unsafe impl<E: Send> Sync for Outputs<E> {}
+unsafe impl<E: Float> Sync for Outputs<E> {}
 
-impl<E> Outputs<E> {
+impl<E: Float> Outputs<E> {
     /// The outputs from these elements on.
     ///
     /// # Safety

@@ -7,8 +7,9 @@
 
 use super::block::Attend;
 use crate::element::Float;
-use crate::kernel::gemm::{Matrix, pack_panel};
+use crate::kernel::gemm::{Matrix, copy_rows, pack_panel};
 use crate::kernel::simd::Vector;
+use crate::kernel::simd::elements::load;
 use crate::kernel::tile::columns;
 use std::ops::Range;
 
@@ -28,8 +29,16 @@ pub(super) struct Operand<R> {
 
 impl<E: Float> Attend<'_, E> {
     /// A block of keys, a row of D for each, in place or copied to `to`.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`.
     #[inline(always)]
-    pub(super) fn keys(&self, keys: Range<usize>, to: &mut [E::Wide]) -> Operand<E::Wide> {
+    pub(super) unsafe fn keys<V: Vector<Scalar = E::Wide>>(
+        &self,
+        keys: Range<usize>,
+        to: &mut [E::Wide],
+    ) -> Operand<E::Wide> {
         let from = self.k.from(keys.start, 0);
         if (from.row * size_of::<E>() <= NEAR || self.queries.len() <= FEW)
             && from.column == 1
@@ -37,7 +46,8 @@ impl<E: Float> Attend<'_, E> {
         {
             return Operand { at, row: from.row, column: 1 };
         }
-        pack_panel(from, (keys.len(), self.d), self.d, to, E::wide);
+        // SAFETY: the caller's.
+        unsafe { copy_rows::<E, V>(from, (keys.len(), self.d), self.d, to) };
         Operand { at: to.as_ptr(), row: self.d, column: 1 }
     }
 
@@ -74,19 +84,16 @@ impl<E: Float> Attend<'_, E> {
         keys: Range<usize>,
     ) {
         let step = columns::<V>();
-        let wide = E::as_wide(self.v.data).filter(|_| self.v.column == 1);
-        let whole = if wide.is_some() { self.dv / step * step } else { 0 };
-        if let Some(wide) = wide {
-            for key in 0..keys.len() {
-                let row = wide[self.v.from(keys.start + key, 0).at..][..whole].chunks_exact(step);
-                let panels = to.chunks_exact_mut(keys.len() * step);
-                for (from, to) in row.zip(panels) {
-                    let to = &mut to[key * step..][..step];
-                    // SAFETY: the instruction set is the caller's; both have a tile's columns.
-                    unsafe {
-                        V::load(from.as_ptr()).store(to.as_mut_ptr());
-                        V::load(from[V::LANES..].as_ptr()).store(to[V::LANES..].as_mut_ptr());
-                    }
+        let whole = if self.v.column == 1 { self.dv / step * step } else { 0 };
+        for key in (0..keys.len()).filter(|_| whole > 0) {
+            let row = &self.v.data[self.v.from(keys.start + key, 0).at..][..whole];
+            let panels = to.chunks_exact_mut(keys.len() * step);
+            for (from, to) in row.chunks_exact(step).zip(panels) {
+                let to = &mut to[key * step..][..step];
+                // SAFETY: the instruction set is the caller's; both have a tile's columns.
+                unsafe {
+                    load::<E, V>(from.as_ptr()).store(to.as_mut_ptr());
+                    load::<E, V>(from[V::LANES..].as_ptr()).store(to[V::LANES..].as_mut_ptr());
                 }
             }
         }

@@ -10,6 +10,7 @@ use crate::kernel::layout::{View, count};
 use crate::kernel::parallel::for_each_chunk;
 use crate::kernel::scratch::Spare;
 use crate::kernel::simd::{Isa, Kernel, Lanes, MAX_LANES, Vector};
+use crate::kernel::wide::{narrowed, wide};
 use num_traits::One;
 
 /// What has been done to scores.
@@ -44,6 +45,8 @@ pub(crate) fn scores<E: Float>(
     assert!(groups > 0 && heads.is_multiple_of(groups));
     // Over [B, G, H/G, Q, D] and, repeated over the third axis, [B, G, H/G, D, K].
     let share = heads / groups;
+    let [q, k] = [wide(q), wide(k)];
+    let [q, k] = [q.view(), k.view()];
     let left = View { layout: q.layout.split(1, groups, share), ..q };
     let right = k.layout.transposed().repeated(2, share);
     let mut scores = gemm(left, View { layout: right, ..k }, None);
@@ -53,12 +56,12 @@ pub(crate) fn scores<E: Float>(
         let place = [at / heads, at % heads, query];
         E::Wide::vectorized(Isa::best(), Row { scores, place, settings, mask, stage });
     });
-    scores
+    narrowed(scores)
 }
 
 /// One query's products, not yet scaled.
 struct Row<'a, 'm, E: Float> {
-    scores: &'a mut [E],
+    scores: &'a mut [E::Wide],
     /// Batch entry, head and query.
     place: [usize; 3],
     settings: &'a Settings<'m, E>,
@@ -75,7 +78,7 @@ impl<E: Float> Kernel<E::Wide> for Row<'_, '_, E> {
         let keys = scores.len();
         let mut wide = Spare::take(keys.next_multiple_of(MAX_LANES));
         let scale = E::Wide::from_f64(settings.scale);
-        wide.iter_mut().zip(&*scores).for_each(|(wide, score)| *wide = score.wide() * scale);
+        wide.iter_mut().zip(&*scores).for_each(|(wide, &score)| *wide = score * scale);
         let mut window = Scores {
             batch,
             head,
@@ -96,6 +99,6 @@ impl<E: Float> Kernel<E::Wide> for Row<'_, '_, E> {
             window.add_terms(mask);
             mask.hide_row(([batch, head, query], 0..keys, keys), window.data);
         }
-        scores.iter_mut().zip(&*wide).for_each(|(score, &wide)| *score = E::narrow(wide));
+        scores.copy_from_slice(&wide[..keys]);
     }
 }

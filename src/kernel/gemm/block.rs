@@ -12,6 +12,7 @@
 use super::pack::{Matrix, pack_panel_wide, pack_rows};
 use crate::element::Float;
 use crate::kernel::scratch::{LINE, Spare, padded, split};
+use crate::kernel::simd::elements::{load, store, widen};
 use crate::kernel::simd::{Kernel, Vector};
 use crate::kernel::tile::{Output, Tile, columns};
 use std::ops::Range;
@@ -106,7 +107,14 @@ impl<E: Float> Kernel<E::Wide> for Block<'_, E> {
         let chunk = even(self.k, K_CHUNK);
         let step = even(chunk, PART / (width * size_of::<V::Scalar>()));
         let sums_panels = if chunk < self.k { panels } else { 1 };
-        let a_len = if in_place.is_some() { 0 } else { tiles * V::ROWS * chunk };
+        // Halves in rows are made wide row by row, and stay rows.
+        let in_rows = in_place.is_none() && self.a.column == 1 && E::as_wide(&[]).is_none();
+        let a_row = chunk + LINE / size_of::<V::Scalar>();
+        let a_len = match in_place {
+            Some(_) => 0,
+            None if in_rows => self.rows * a_row,
+            None => tiles * V::ROWS * chunk,
+        };
         let all = [sums_panels * tiles * tile_len, a_len, width * step].map(padded::<E::Wide>);
         let mut spare = Spare::<E::Wide>::take(all.iter().sum());
         let mut rest = &mut spare[..];
@@ -117,6 +125,14 @@ impl<E: Float> Kernel<E::Wide> for Block<'_, E> {
             let a_part = self.a.from(0, start);
             let (a, a_row, a_k) = match in_place {
                 Some(a) => (&a[a_part.at.min(a.len())..], a_part.row, a_part.column),
+                None if in_rows => {
+                    for (row, to) in packed_a.chunks_exact_mut(a_row).enumerate() {
+                        let from = &a_part.data[a_part.from(row, 0).at..][..end - start];
+                        // SAFETY: the instruction set is the caller's.
+                        unsafe { widen::<E, V>(from, to) };
+                    }
+                    (&*packed_a, a_row, 1)
+                }
                 None => {
                     pack_rows(a_part, (self.rows, end - start), V::ROWS, packed_a, E::wide);
                     (&*packed_a, 1, V::ROWS)
@@ -131,6 +147,7 @@ impl<E: Float> Kernel<E::Wide> for Block<'_, E> {
                     for tile in 0..tiles {
                         let row = tile * V::ROWS;
                         let a_at = match in_place {
+                            _ if in_rows => row * a_row + (done - start) * a_k,
                             Some(_) => row * a_row + (done - start) * a_k,
                             None => row * (end - start) + (done - start) * a_k,
                         };
@@ -231,6 +248,15 @@ impl<E: Float> Block<'_, E> {
             work.multiply::<V>(rows.len());
             let sums = std::slice::from_raw_parts(work.sums, rows.len() * width);
             for (i, sums) in sums.chunks_exact(width).enumerate() {
+                if columns == width && self.out_column == 1 {
+                    let to = out.add(i * self.out_row);
+                    for at in (0..width).step_by(V::LANES) {
+                        let sum = V::load(sums.as_ptr().add(at));
+                        let bias = bias.map(|bias| load::<E, V>(bias.as_ptr().add(at)));
+                        store(bias.map_or(sum, |bias| sum.add(bias)), to.add(at));
+                    }
+                    continue;
+                }
                 self.finish_row(&sums[..columns], bias, out.add(i * self.out_row));
             }
         }
@@ -257,7 +283,8 @@ impl<E: Float> Block<'_, E> {
                 if let Some(part) = E::as_wide(part) {
                     return (part, width);
                 }
-                packed.iter_mut().zip(part).for_each(|(to, x)| *to = x.wide());
+                // SAFETY: the caller's.
+                unsafe { widen::<E, V>(part, packed) };
             }
             Right::Matrix(matrix) => {
                 let part = matrix.from(done, panel * width);

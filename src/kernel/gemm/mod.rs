@@ -14,7 +14,7 @@ mod pack;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use pack::{Matrix, pack_panel, pack_panel_wide};
+pub(crate) use pack::{Matrix, copy_rows, pack_panel, pack_panel_wide};
 
 use super::layout::{Layout, View};
 #[cfg(test)]

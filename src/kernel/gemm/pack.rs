@@ -6,7 +6,8 @@
 //! cache lines, whichever way the matrix lies.
 
 use crate::element::{Element, Float};
-use crate::kernel::simd::Vector;
+use crate::kernel::simd::elements::{load, widen};
+use crate::kernel::simd::{MAX_LANES, Vector};
 
 /// A matrix within a buffer.
 #[derive(Debug)]
@@ -101,32 +102,76 @@ pub(crate) unsafe fn pack_panel_wide<V: Vector, E: Float<Wide = V::Scalar>>(
 ) {
     let (k_blocks, column_blocks) = (k / V::LANES * V::LANES, columns / V::LANES * V::LANES);
     let whole = columns == width && width.is_multiple_of(V::LANES);
-    let wide = match E::as_wide(from.data) {
-        Some(wide) if from.column == 1 && whole => {
-            for (p, to) in to[..k * width].chunks_exact_mut(width).enumerate() {
-                let row = wide[from.from(p, 0).at..][..width].as_ptr();
-                for column in (0..width).step_by(V::LANES) {
-                    // SAFETY: the instruction set is the caller's; both rows have `width` numbers.
-                    unsafe { V::load(row.add(column)).store(to.as_mut_ptr().add(column)) };
-                }
-            }
-            return;
+    if from.column == 1 && whole {
+        for (p, to) in to[..k * width].chunks_exact_mut(width).enumerate() {
+            // SAFETY: the instruction set is the caller's.
+            unsafe { widen::<E, V>(&from.data[from.from(p, 0).at..][..width], to) };
         }
-        Some(wide) if from.row == 1 && k_blocks > 0 && column_blocks == width => wide,
-        _ => return pack_panel(from, (k, columns), width, to, E::wide),
-    };
+        return;
+    }
+    if from.row != 1 || k_blocks == 0 || column_blocks != width {
+        return pack_panel(from, (k, columns), width, to, E::wide);
+    }
     let to = &mut to[..k * width];
     for column in (0..column_blocks).step_by(V::LANES) {
         for p in (0..k_blocks).step_by(V::LANES) {
-            let block = wide[from.from(p, column).at..].as_ptr();
+            let block = &from.data[from.from(p, column).at..];
             let to = to[p * width + column..].as_mut_ptr();
             // SAFETY: the instruction set and the matrix are the caller's; rows and columns of the
             // block lie within both.
-            unsafe { V::transpose(block, from.column, to, width) }
+            unsafe { transpose::<E, V>(block, from.column, to, width) }
         }
     }
     let rest = from.from(k_blocks, 0);
     pack_panel(rest, (k - k_blocks, columns), width, &mut to[k_blocks * width..], E::wide);
+}
+
+/// As [`pack_panel`] into wide numbers, where it is rows that lie in memory by vectors.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn copy_rows<E: Float, V: Vector<Scalar = E::Wide>>(
+    from: Matrix<E>,
+    (rows, columns): (usize, usize),
+    width: usize,
+    to: &mut [E::Wide],
+) {
+    if from.column != 1 || width == 0 {
+        return pack_panel(from, (rows, columns), width, to, E::wide);
+    }
+    for (row, to) in to[..rows * width].chunks_exact_mut(width).enumerate() {
+        to[columns..].fill(E::Wide::default());
+        // SAFETY: the caller's.
+        unsafe { widen::<E, V>(&from.data[from.from(row, 0).at..][..columns], to) };
+    }
+}
+
+/// As [`Vector::transpose`], of the block at the start of `from`.
+///
+/// # Safety
+///
+/// As there.
+#[inline(always)]
+unsafe fn transpose<E: Float, V: Vector<Scalar = E::Wide>>(
+    from: &[E],
+    row: usize,
+    to: *mut E::Wide,
+    to_row: usize,
+) {
+    // SAFETY: the caller's; the copy has room for a block.
+    unsafe {
+        if let Some(wide) = E::as_wide(from) {
+            return V::transpose(wide.as_ptr(), row, to, to_row);
+        }
+        let mut block = [E::Wide::default(); MAX_LANES * MAX_LANES];
+        for i in 0..V::LANES {
+            let line = load::<E, V>(from.as_ptr().add(i * row));
+            line.store(block.as_mut_ptr().add(i * V::LANES));
+        }
+        V::transpose(block.as_ptr(), V::LANES, to, to_row);
+    }
 }
 
 /// Writes the `rows` × `k` matrix `from` as panels of `height` rows. Rows that are missing in the

@@ -1,6 +1,6 @@
 //! What queries and keys become before they meet, so that their products are never negative.
 
-use crate::element::{Float, Real};
+use crate::element::Real;
 use crate::kernel::elementwise::{map, pack};
 use crate::kernel::exp::exp;
 use crate::kernel::layout::View;
@@ -8,7 +8,6 @@ use crate::kernel::math::relu;
 use crate::kernel::parallel::for_each_chunk;
 use crate::kernel::pointwise::{self, Pointwise};
 use crate::kernel::simd::Vector;
-use num_traits::{Float as _, One, Zero};
 
 /// φ: how [`LinearAttention`](crate::LinearAttention) weighs a key, φ(q) · φ(k).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +31,10 @@ impl FeatureMap {
 }
 
 /// The features of each row of the last axis, in row-major order.
-pub(super) fn features<E: Float>(x: View<E>, by: FeatureMap) -> Vec<E> {
+pub(super) fn features<R: Real>(x: View<R>, by: FeatureMap) -> Vec<R> {
     match by {
         FeatureMap::EluPlusOne => pointwise::map(x, EluPlusOne),
-        FeatureMap::Relu => map(x, |x| E::narrow(relu(x.wide()))),
+        FeatureMap::Relu => map(x, relu),
         FeatureMap::Normalized => normalized(x),
     }
 }
@@ -58,12 +57,12 @@ impl<R: Real> Pointwise<R> for EluPlusOne {
 /// Rows in a piece of work.
 const ROWS: usize = 256;
 
-fn normalized<E: Float>(x: View<E>) -> Vec<E> {
+fn normalized<R: Real>(x: View<R>) -> Vec<R> {
     let dims = x.layout.dims;
     let dim = dims[dims.len() - 1];
     let rows: usize = dims[..dims.len() - 1].iter().product();
     let (x, width) = (pack(x), dim + 1);
-    let mut out = vec![E::narrow(E::Wide::one()); rows * width];
+    let mut out = vec![R::one(); rows * width];
     let work = out.len() * 8;
     for_each_chunk(&mut out, ROWS * width, work, |i, chunk| {
         for (row, out) in chunk.chunks_exact_mut(width).enumerate() {
@@ -75,17 +74,17 @@ fn normalized<E: Float>(x: View<E>) -> Vec<E> {
 }
 
 /// x / ‖x‖₂, for lengths of any size that the type holds; of zeros, zeros.
-fn direction<E: Float>(x: &[E], out: &mut [E]) {
-    let largest = x.iter().map(|x| x.wide().abs()).fold(E::Wide::zero(), E::Wide::max);
-    if largest == E::Wide::zero() {
+fn direction<R: Real>(x: &[R], out: &mut [R]) {
+    let largest = x.iter().map(|x| x.abs()).fold(R::zero(), R::max);
+    if largest == R::zero() {
         // NaN is lost in the maximum.
         out.copy_from_slice(x);
         return;
     }
     // Scaled first, because the square of what is near the ends of the type is not in it.
-    let square = |x: &E| (x.wide() / largest) * (x.wide() / largest);
-    let length = x.iter().map(square).fold(E::Wide::zero(), |sum, square| sum + square).sqrt();
-    for (out, x) in out.iter_mut().zip(x) {
-        *out = E::narrow(x.wide() / largest / length);
+    let square = |&x: &R| (x / largest) * (x / largest);
+    let length = x.iter().map(square).fold(R::zero(), |sum, square| sum + square).sqrt();
+    for (out, &x) in out.iter_mut().zip(x) {
+        *out = x / largest / length;
     }
 }

@@ -7,6 +7,8 @@
 //! queries with them. Everything is a product of matrices. The 1 behind each value makes the sum of
 //! weights the last column of the result.
 //!
+//! Halves are made wide first, and rounded last.
+//!
 //! What is hidden has features and values of 0. A key that a later query sees may stand in the product of
 //! its chunk with values that are not finite: then the chunk is summed key by key instead.
 
@@ -19,9 +21,10 @@ use super::elementwise::{pack, zip_in_place};
 use super::gemm::gemm;
 use super::layout::{Layout, View, count};
 use super::parallel::for_each_chunk;
-use crate::element::Float;
+use super::wide::wide;
+use crate::element::{Float, Real};
 use features::features;
-use num_traits::{Float as _, One, Zero};
+use num_traits::Zero;
 use std::ops::Range;
 
 /// Queries in a chunk, where they see different keys.
@@ -43,8 +46,9 @@ pub(crate) fn linear_attention<E: Float>(
     let [groups, keys, value] = [(k, 1), (k, 2), (v, 3)].map(|(of, axis)| of.layout.dims[axis]);
     let sizes = Sizes { batch, heads, groups, queries, keys, dim: by.width(dim), width: value + 1 };
     let visible = Visible::of(mask, sizes);
-    let mut operands =
-        Operands { sizes, q: features(q, by), k: features(k, by), v: with_ones(v), finite: true };
+    let [q, k, v] = [wide(q), wide(k), wide(v)];
+    let [q, k] = [q, k].map(|x| features(x.view(), by));
+    let mut operands = Operands { sizes, q, k, v: with_ones(v.view()), finite: true };
     operands.hide(&visible);
     let sums = operands.sums(&visible.limits);
     let line = heads * value;
@@ -53,10 +57,10 @@ pub(crate) fn linear_attention<E: Float>(
         let sees = visible.counts[sample][visible.limits[query]] > 0;
         for (head, out) in out.chunks_exact_mut(value).enumerate() {
             let at = ((sample * heads + head) * queries + query) * (value + 1);
-            let (values, weight) = (&sums[at..at + value], sums[at + value].wide());
-            for (out, value) in out.iter_mut().zip(values) {
+            let (values, weight) = (&sums[at..at + value], sums[at + value]);
+            for (out, &value) in out.iter_mut().zip(values) {
                 let nothing = !sees || weight == E::Wide::zero();
-                *out = if nothing { E::default() } else { E::narrow(value.wide() / weight) };
+                *out = if nothing { E::default() } else { E::narrow(value / weight) };
             }
         }
     });
@@ -111,24 +115,24 @@ impl Visible {
 }
 
 /// Features and values, in row-major order.
-struct Operands<E> {
+struct Operands<R> {
     sizes: Sizes,
     /// [B, H, Q, features].
-    q: Vec<E>,
+    q: Vec<R>,
     /// [B, G, K, features].
-    k: Vec<E>,
+    k: Vec<R>,
     /// [B, G, K, width].
-    v: Vec<E>,
+    v: Vec<R>,
     /// Whether all values are.
     finite: bool,
 }
 
 /// The values, each with a 1 behind it.
-fn with_ones<E: Float>(v: View<E>) -> Vec<E> {
+fn with_ones<R: Real>(v: View<R>) -> Vec<R> {
     let dims = v.layout.dims;
     let (value, width) = (dims[3], dims[3] + 1);
     let v = pack(v);
-    let mut out = vec![E::narrow(E::Wide::one()); count(&[dims[0], dims[1], dims[2], width])];
+    let mut out = vec![R::one(); count(&[dims[0], dims[1], dims[2], width])];
     let work = out.len();
     for_each_chunk(&mut out, CHUNK * width, work, |i, chunk| {
         for (row, out) in chunk.chunks_exact_mut(width).enumerate() {
@@ -139,7 +143,7 @@ fn with_ones<E: Float>(v: View<E>) -> Vec<E> {
     out
 }
 
-impl<E: Float> Operands<E> {
+impl<R: Real> Operands<R> {
     /// Makes features and values of hidden keys 0.
     fn hide(&mut self, visible: &Visible) {
         let Sizes { groups, keys, dim, width, .. } = self.sizes;
@@ -147,19 +151,19 @@ impl<E: Float> Operands<E> {
             for key in (0..keys).filter(|&key| counts[key] == counts[key + 1]) {
                 for group in 0..groups {
                     let row = (sample * groups + group) * keys + key;
-                    self.k[row * dim..(row + 1) * dim].fill(E::default());
-                    self.v[row * width..(row + 1) * width].fill(E::default());
+                    self.k[row * dim..(row + 1) * dim].fill(R::zero());
+                    self.v[row * width..(row + 1) * width].fill(R::zero());
                 }
             }
         }
-        self.finite = self.v.iter().all(|v| v.wide().is_finite());
+        self.finite = self.v.iter().all(|v| v.is_finite());
     }
 
     /// Σ weight · (v, 1) for each query: [B, H, Q, width].
-    fn sums(&self, limits: &[usize]) -> Vec<E> {
+    fn sums(&self, limits: &[usize]) -> Vec<R> {
         let Sizes { batch, heads, groups, queries, dim, width, .. } = self.sizes;
-        let mut sums = vec![E::default(); count(&[batch, heads, queries, width])];
-        let mut state = vec![E::default(); count(&[batch, groups, dim, width])];
+        let mut sums = vec![R::zero(); count(&[batch, heads, queries, width])];
+        let mut state = vec![R::zero(); count(&[batch, groups, dim, width])];
         let mut summed = 0;
         let same = limits.first() == limits.last();
         let chunk = if same { queries } else { CHUNK };
@@ -183,7 +187,7 @@ impl<E: Float> Operands<E> {
     }
 
     /// state += Σ φ(k)ᵀ (v, 1) over these keys.
-    fn add_to_state(&self, state: &mut [E], keys: Range<usize>) {
+    fn add_to_state(&self, state: &mut [R], keys: Range<usize>) {
         let k = self.keys(&self.k, self.sizes.dim, keys.clone());
         let v = self.keys(&self.v, self.sizes.width, keys);
         let product = gemm(View { layout: k.layout.transposed(), ..k }, v, None);
@@ -191,7 +195,7 @@ impl<E: Float> Operands<E> {
     }
 
     /// φ(q) · state for a chunk of queries: [B, G, H/G, chunk, width].
-    fn queries_by(&self, chunk: Range<usize>, state: &[E]) -> Vec<E> {
+    fn queries_by(&self, chunk: Range<usize>, state: &[R]) -> Vec<R> {
         let Sizes { batch, groups, dim, width, .. } = self.sizes;
         let layout = Layout::packed(&[batch, groups, dim, width]);
         gemm(self.queries(chunk), self.by_query_head(View { data: state, layout }), None)
@@ -200,7 +204,7 @@ impl<E: Float> Operands<E> {
     /// part += Σ weight · (v, 1) over those of these keys that each query of the chunk sees.
     fn add_beyond(
         &self,
-        part: &mut [E],
+        part: &mut [R],
         chunk: Range<usize>,
         keys: Range<usize>,
         limits: &[usize],
@@ -214,7 +218,7 @@ impl<E: Float> Operands<E> {
         for_each_chunk(&mut weights, rows * columns, work, |_, weights| {
             for (row, query) in weights.chunks_exact_mut(columns).zip(chunk.clone()) {
                 let seen = limits[query].saturating_sub(keys.start).min(columns);
-                row[seen..].fill(E::default());
+                row[seen..].fill(R::zero());
             }
         });
         if self.finite {
@@ -231,37 +235,37 @@ impl<E: Float> Operands<E> {
             let group = head / heads * groups + head % heads / (heads / groups);
             let seen = limits[chunk.start + query].min(keys.end);
             for key in keys.start..seen {
-                let weight = weights[row * columns + key - keys.start].wide();
+                let weight = weights[row * columns + key - keys.start];
                 let v = &self.v[(group * all + key) * width..][..width];
-                for (out, v) in out.iter_mut().zip(v) {
-                    *out = E::narrow(weight.mul_add(v.wide(), out.wide()));
+                for (out, &v) in out.iter_mut().zip(v) {
+                    *out = weight.mul_add(v, *out);
                 }
             }
         }
     }
 
     /// A chunk of queries: [B, G, H/G, chunk, features].
-    fn queries(&self, chunk: Range<usize>) -> View<'_, E> {
+    fn queries(&self, chunk: Range<usize>) -> View<'_, R> {
         let Sizes { batch, heads, groups, queries, dim, .. } = self.sizes;
         let layout = Layout::packed(&[batch, groups, heads / groups, queries, dim]);
         View { data: &self.q, layout: layout.sliced(3, chunk.start, chunk.len()) }
     }
 
     /// Some of the keys, or values, of `width` elements each: [B, G, keys, width].
-    fn keys<'a>(&self, data: &'a [E], width: usize, keys: Range<usize>) -> View<'a, E> {
+    fn keys<'a>(&self, data: &'a [R], width: usize, keys: Range<usize>) -> View<'a, R> {
         let layout = Layout::packed(&[self.sizes.batch, self.sizes.groups, self.sizes.keys, width]);
         View { data, layout: layout.sliced(2, keys.start, keys.len()) }
     }
 
     /// [B, G, …] as [B, G, H/G, …], repeated for each query head.
-    fn by_query_head<'a>(&self, view: View<'a, E>) -> View<'a, E> {
+    fn by_query_head<'a>(&self, view: View<'a, R>) -> View<'a, R> {
         let share = self.sizes.heads / self.sizes.groups;
         View { layout: view.layout.repeated(2, share), ..view }
     }
 }
 
 /// a += b.
-fn add<E: Float>(a: &mut [E], b: &[E]) {
+fn add<R: Real>(a: &mut [R], b: &[R]) {
     let b = View { data: b, layout: Layout::packed(&[b.len()]) };
-    zip_in_place(a, b, |a, b| E::narrow(a.wide() + b.wide()));
+    zip_in_place(a, b, |a, b| a + b);
 }

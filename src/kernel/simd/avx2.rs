@@ -1,17 +1,20 @@
-//! AVX2 and FMA: 16 registers of 256 bits. Twelve hold a product's sums (six rows of two vectors),
+//! AVX2, FMA and F16C: 16 registers of 256 bits. Twelve hold a product's sums (six rows of two vectors),
 //! two the right-hand row, one the left-hand number.
 
 use super::{Kernel, Vector};
+use half::{bf16, f16};
 use std::arch::x86_64::*;
 
 pub(super) fn detected() -> bool {
-    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+    is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c")
 }
 
 /// # Safety
 ///
-/// The processor must have AVX2 and FMA.
-#[target_feature(enable = "avx2,fma")]
+/// The processor must have AVX2, FMA and F16C.
+#[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn run<V: Vector, K: Kernel<V::Scalar>>(kernel: K) -> K::Output {
     // SAFETY: the caller vouches for the processor.
     unsafe { kernel.run::<V>() }
@@ -20,7 +23,8 @@ pub(super) unsafe fn run<V: Vector, K: Kernel<V::Scalar>>(kernel: K) -> K::Outpu
 /// A vector whose methods are intrinsics of one instruction each, but for the last three.
 macro_rules! intrinsics {
     ($V:ty, $R:ty, $lanes:literal, $rows:literal, $load:ident, $store:ident, $splat:ident, $add:ident,
-     $sub:ident, $mul:ident, $div:ident, $fma:ident, $max:ident, $min:ident, $if_less:ident, $power:ident, $transpose:ident) => {
+     $sub:ident, $mul:ident, $div:ident, $fma:ident, $max:ident, $min:ident, $if_less:ident, $power:ident, $transpose:ident
+     $(, $load_f16:ident, $store_f16:ident, $load_bf16:ident, $store_bf16:ident)?) => {
         // SAFETY, for all blocks here: the caller of a `Vector` method vouches for the instruction
         // set, and of `load` and `store` for the elements; neither asks for alignment.
         impl Vector for $V {
@@ -98,6 +102,28 @@ macro_rules! intrinsics {
                 // SAFETY: above.
                 unsafe { $power(self) }
             }
+            $(
+                #[inline(always)]
+                unsafe fn load_f16(from: *const f16) -> Self {
+                    // SAFETY: above.
+                    unsafe { $load_f16(from) }
+                }
+                #[inline(always)]
+                unsafe fn store_f16(self, to: *mut f16) {
+                    // SAFETY: above.
+                    unsafe { $store_f16(self, to) }
+                }
+                #[inline(always)]
+                unsafe fn load_bf16(from: *const bf16) -> Self {
+                    // SAFETY: above.
+                    unsafe { $load_bf16(from) }
+                }
+                #[inline(always)]
+                unsafe fn store_bf16(self, to: *mut bf16) {
+                    // SAFETY: above.
+                    unsafe { $store_bf16(self, to) }
+                }
+            )?
         }
     };
 }
@@ -120,7 +146,11 @@ intrinsics!(
     _mm256_min_ps,
     if_less_ps,
     power_of_two_ps,
-    transpose_ps
+    transpose_ps,
+    load_f16,
+    store_f16,
+    load_bf16,
+    store_bf16
 );
 intrinsics!(
     __m256d,
@@ -166,6 +196,45 @@ unsafe fn power_of_two_ps(n: __m256) -> __m256 {
 unsafe fn power_of_two_pd(n: __m256d) -> __m256d {
     // SAFETY: the caller vouches for AVX2.
     unsafe { _mm256_castsi256_pd(_mm256_slli_epi64::<52>(_mm256_castpd_si256(n))) }
+}
+
+#[inline(always)]
+unsafe fn load_f16(from: *const f16) -> __m256 {
+    // SAFETY: the caller vouches for F16C and for the numbers.
+    unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.cast())) }
+}
+
+#[inline(always)]
+unsafe fn store_f16(x: __m256, to: *mut f16) {
+    // SAFETY: the caller vouches for F16C and for the room.
+    unsafe { _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)) }
+}
+
+#[inline(always)]
+unsafe fn load_bf16(from: *const bf16) -> __m256 {
+    // SAFETY: the caller vouches for AVX2 and for the numbers.
+    unsafe {
+        let bits = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+        _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
+    }
+}
+
+/// As [`narrow_bf16`](super::halves::narrow_bf16), step by step.
+#[inline(always)]
+unsafe fn store_bf16(x: __m256, to: *mut bf16) {
+    // SAFETY: the caller vouches for AVX2 and for the room.
+    unsafe {
+        let bits = _mm256_castps_si256(x);
+        let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+        let half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+        let rounded = _mm256_castsi256_ps(_mm256_add_epi32(bits, half));
+        let nan = _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(1 << 22)));
+        let number = _mm256_blendv_ps(rounded, nan, _mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
+        let upper = _mm256_srli_epi32::<16>(_mm256_castps_si256(number));
+        // Packed within halves of the register, the second of which follow the first.
+        let packed = _mm256_permute4x64_epi64::<0x08>(_mm256_packus_epi32(upper, upper));
+        _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
+    }
 }
 
 /// # Safety

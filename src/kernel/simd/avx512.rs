@@ -6,6 +6,7 @@
 
 use super::avx2::intrinsics;
 use super::{Kernel, Vector};
+use half::{bf16, f16};
 use std::arch::x86_64::*;
 
 pub(super) fn detected() -> bool {
@@ -41,7 +42,11 @@ intrinsics!(
     _mm512_min_ps,
     if_less_ps,
     power_of_two_ps,
-    transpose_ps
+    transpose_ps,
+    load_f16,
+    store_f16,
+    load_bf16,
+    store_bf16
 );
 intrinsics!(
     __m512d,
@@ -87,6 +92,44 @@ unsafe fn power_of_two_ps(n: __m512) -> __m512 {
 unsafe fn power_of_two_pd(n: __m512d) -> __m512d {
     // SAFETY: the caller vouches for AVX-512F.
     unsafe { _mm512_castsi512_pd(_mm512_slli_epi64::<52>(_mm512_castpd_si512(n))) }
+}
+
+#[inline(always)]
+unsafe fn load_f16(from: *const f16) -> __m512 {
+    // SAFETY: the caller vouches for AVX-512F and for the numbers.
+    unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+}
+
+#[inline(always)]
+unsafe fn store_f16(x: __m512, to: *mut f16) {
+    // SAFETY: the caller vouches for AVX-512F and for the room.
+    unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(x)) }
+}
+
+#[inline(always)]
+unsafe fn load_bf16(from: *const bf16) -> __m512 {
+    // SAFETY: the caller vouches for AVX-512F and for the numbers.
+    unsafe {
+        let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+        _mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits))
+    }
+}
+
+/// As [`narrow_bf16`](super::halves::narrow_bf16), step by step. The instruction that some processors have
+/// for it makes 0 of numbers below the least normal one.
+#[inline(always)]
+unsafe fn store_bf16(x: __m512, to: *mut bf16) {
+    // SAFETY: the caller vouches for AVX-512F and for the room.
+    unsafe {
+        let bits = _mm512_castps_si512(x);
+        let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+        let half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+        let rounded = _mm512_add_epi32(bits, half);
+        let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
+        let number = _mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(1 << 22));
+        let upper = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(number));
+        _mm256_storeu_si256(to.cast(), upper);
+    }
 }
 
 /// Four columns at a time: a register takes them from every fourth row, so that the four registers'

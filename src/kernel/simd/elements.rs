@@ -2,7 +2,41 @@
 
 use super::{MAX_LANES, Vector};
 use crate::element::Float;
+use half::{bf16, f16};
 use num_traits::Zero;
+
+/// An element as vectors of `W` are made of it, `LANES` at a time.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`; `LANES` elements can be read, or written.
+pub trait Lane<W>: Sized {
+    unsafe fn load<V: Vector<Scalar = W>>(from: *const Self) -> V;
+    unsafe fn store<V: Vector<Scalar = W>>(vector: V, to: *mut Self);
+}
+
+macro_rules! lane {
+    ($($T:ident as $W:ident: $load:ident, $store:ident;)+) => { $(
+        impl Lane<$W> for $T {
+            #[inline(always)]
+            unsafe fn load<V: Vector<Scalar = $W>>(from: *const Self) -> V {
+                // SAFETY: the caller's.
+                unsafe { V::$load(from) }
+            }
+            #[inline(always)]
+            unsafe fn store<V: Vector<Scalar = $W>>(vector: V, to: *mut Self) {
+                // SAFETY: the caller's.
+                unsafe { vector.$store(to) }
+            }
+        }
+    )+ };
+}
+lane! {
+    f32 as f32: load, store;
+    f64 as f64: load, store;
+    f16 as f32: load_f16, store_f16;
+    bf16 as f32: load_bf16, store_bf16;
+}
 
 /// The `LANES` elements at `from`.
 ///
@@ -12,7 +46,7 @@ use num_traits::Zero;
 #[inline(always)]
 pub(crate) unsafe fn load<E: Float, V: Vector<Scalar = E::Wide>>(from: *const E) -> V {
     // SAFETY: the caller's.
-    unsafe { load_first(from, V::LANES, E::Wide::zero()) }
+    unsafe { E::load(from) }
 }
 
 /// The `count` elements at `from`, at most `LANES`, and `fill` in the other lanes.
@@ -28,11 +62,19 @@ pub(crate) unsafe fn load_first<E: Float, V: Vector<Scalar = E::Wide>>(
 ) -> V {
     debug_assert!(count <= V::LANES);
     let mut lanes = [fill; MAX_LANES];
-    let to = lanes.as_mut_ptr();
     // SAFETY: the caller's; no vector has more lanes than there are.
     unsafe {
-        in_powers_of_two(count, |i| to.add(i).write(from.add(i).read().wide()));
-        V::load(to)
+        if E::as_wide(&[]).is_none() {
+            let mut elements = [E::default(); MAX_LANES];
+            let to = elements.as_mut_ptr();
+            in_powers_of_two(count, |i| to.add(i).write(from.add(i).read()));
+            E::load::<V>(to).store(lanes.as_mut_ptr());
+            lanes[count..].fill(fill);
+        } else {
+            let to = lanes.as_mut_ptr();
+            in_powers_of_two(count, |i| to.add(i).write(from.add(i).read().wide()));
+        }
+        V::load(lanes.as_ptr())
     }
 }
 
@@ -44,7 +86,7 @@ pub(crate) unsafe fn load_first<E: Float, V: Vector<Scalar = E::Wide>>(
 #[inline(always)]
 pub(crate) unsafe fn store<E: Float, V: Vector<Scalar = E::Wide>>(vector: V, to: *mut E) {
     // SAFETY: the caller's.
-    unsafe { store_first(vector, V::LANES, to) }
+    unsafe { E::store(vector, to) }
 }
 
 /// Writes the first `count` lanes to `to`.
@@ -59,11 +101,56 @@ pub(crate) unsafe fn store_first<E: Float, V: Vector<Scalar = E::Wide>>(
     to: *mut E,
 ) {
     debug_assert!(count <= V::LANES);
+    let mut elements = [E::default(); MAX_LANES];
     // SAFETY: the caller's; no vector has more lanes than there are.
     unsafe {
-        let lanes = lanes(vector);
-        let from = lanes.as_ptr();
-        in_powers_of_two(count, |i| to.add(i).write(E::narrow(from.add(i).read())));
+        E::store(vector, elements.as_mut_ptr());
+        let from = elements.as_ptr();
+        in_powers_of_two(count, |i| to.add(i).write(from.add(i).read()));
+    }
+}
+
+/// Writes the elements of `from` to the start of `to`, wide.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn widen<E: Float, V: Vector<Scalar = E::Wide>>(from: &[E], to: &mut [E::Wide]) {
+    let n = from.len();
+    let (whole, to) = (n / V::LANES * V::LANES, to[..n].as_mut_ptr());
+    let from = from.as_ptr();
+    // SAFETY: the caller's; both have `n` elements.
+    unsafe {
+        for at in (0..whole).step_by(V::LANES) {
+            E::load::<V>(from.add(at)).store(to.add(at));
+        }
+        if whole < n {
+            let rest = load_first::<E, V>(from.add(whole), n - whole, E::Wide::zero());
+            store_first::<E::Wide, V>(rest, n - whole, to.add(whole));
+        }
+    }
+}
+
+/// Writes the numbers of `from` to the start of `to`, each rounded.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn narrow<E: Float, V: Vector<Scalar = E::Wide>>(from: &[E::Wide], to: &mut [E]) {
+    let n = from.len();
+    let (whole, to) = (n / V::LANES * V::LANES, to[..n].as_mut_ptr());
+    let from = from.as_ptr();
+    // SAFETY: the caller's; both have `n` elements.
+    unsafe {
+        for at in (0..whole).step_by(V::LANES) {
+            E::store(V::load(from.add(at)), to.add(at));
+        }
+        if whole < n {
+            let rest = load_first::<E::Wide, V>(from.add(whole), n - whole, E::Wide::zero());
+            store_first(rest, n - whole, to.add(whole));
+        }
     }
 }
 

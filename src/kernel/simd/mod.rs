@@ -12,11 +12,13 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub(crate) mod elements;
+pub(crate) mod halves;
 mod portable;
 
 use super::exp::Exp;
 use super::math::Special;
-use crate::element::Real;
+use crate::element::{Float, Real};
+use half::{bf16, f16};
 use portable::Portable;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64;
@@ -87,6 +89,30 @@ pub trait Vector: Copy {
 
     unsafe fn load(from: *const Self::Scalar) -> Self;
     unsafe fn store(self, to: *mut Self::Scalar);
+    /// `LANES` numbers of 16 bits, each as it is.
+    #[inline(always)]
+    unsafe fn load_f16(from: *const f16) -> Self {
+        // SAFETY: the caller's.
+        unsafe { load_each(from) }
+    }
+    /// As [`load_f16`](Self::load_f16).
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const bf16) -> Self {
+        // SAFETY: the caller's.
+        unsafe { load_each(from) }
+    }
+    /// The nearest numbers of 16 bits, of two the even one.
+    #[inline(always)]
+    unsafe fn store_f16(self, to: *mut f16) {
+        // SAFETY: the caller's.
+        unsafe { store_each(self, to) }
+    }
+    /// As [`store_f16`](Self::store_f16).
+    #[inline(always)]
+    unsafe fn store_bf16(self, to: *mut bf16) {
+        // SAFETY: the caller's.
+        unsafe { store_each(self, to) }
+    }
     unsafe fn splat(x: Self::Scalar) -> Self;
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
@@ -113,6 +139,38 @@ pub trait Vector: Copy {
     /// 2ⁿ of n + [`Exp::ROUND`], for whole n whose power is a normal number, and 0 for the n below the
     /// least of those: the lowest bits hold the exponent as the type has it.
     unsafe fn power_of_two(self) -> Self;
+}
+
+/// The portable way from numbers of 16 bits, for sets without instructions for it and for f64, whose
+/// vectors are never asked.
+///
+/// # Safety
+///
+/// As [`Vector::load`].
+#[inline(always)]
+unsafe fn load_each<E: Float, V: Vector>(from: *const E) -> V {
+    let mut lanes = [V::Scalar::default(); MAX_LANES];
+    for (i, lane) in lanes[..V::LANES].iter_mut().enumerate() {
+        // SAFETY: the caller vouches for `LANES` elements.
+        *lane = V::Scalar::from_f64(unsafe { from.add(i).read() }.to_f64());
+    }
+    // SAFETY: the caller's; no vector has more lanes.
+    unsafe { V::load(lanes.as_ptr()) }
+}
+
+/// Likewise to numbers of 16 bits.
+///
+/// # Safety
+///
+/// As [`Vector::store`].
+#[inline(always)]
+unsafe fn store_each<E: Float, V: Vector>(vector: V, to: *mut E) {
+    // SAFETY: the caller's.
+    let lanes = unsafe { elements::lanes(vector) };
+    for (i, lane) in lanes[..V::LANES].iter().enumerate() {
+        // SAFETY: the caller vouches for `LANES` elements.
+        unsafe { to.add(i).write(E::from_f64(lane.to_f64())) }
+    }
 }
 
 /// A computation over the vectors of any instruction set.
@@ -258,6 +316,51 @@ mod tests {
         for isa in Isa::all() {
             f32::vectorized(isa, Powers(254));
             f64::vectorized(isa, Powers(2046));
+        }
+    }
+
+    /// Numbers of 16 bits to vectors and back.
+    struct Halves<'a> {
+        numbers: &'a [f32],
+    }
+
+    impl Kernel<f32> for Halves<'_> {
+        type Output = ();
+        #[inline(always)]
+        unsafe fn run<V: Vector<Scalar = f32>>(self) {
+            fn same<E: Float<Wide = f32>, V: Vector<Scalar = f32>>(
+                numbers: &[f32],
+                from_bits: impl Fn(u16) -> E,
+            ) {
+                let mut wide = [0f32; MAX_LANES];
+                let is = |x: f32, y: f32| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
+                let all: Vec<E> = (0..=u16::MAX).map(from_bits).collect();
+                for bits in all.chunks(V::LANES) {
+                    // SAFETY: the caller vouches for the instruction set, both have `LANES` numbers.
+                    unsafe { E::load::<V>(bits.as_ptr()).store(wide.as_mut_ptr()) };
+                    for (x, y) in wide.iter().zip(bits) {
+                        assert!(is(*x, y.wide()), "{x} {y:?}");
+                    }
+                }
+                let mut narrow = [E::default(); MAX_LANES];
+                for numbers in numbers.chunks_exact(V::LANES) {
+                    // SAFETY: likewise.
+                    unsafe { E::store(V::load(numbers.as_ptr()), narrow.as_mut_ptr()) };
+                    for (x, y) in narrow.iter().zip(numbers) {
+                        assert!(is(x.wide(), E::narrow(*y).wide()), "{y:e} {x:?}");
+                    }
+                }
+            }
+            same::<f16, V>(self.numbers, f16::from_bits);
+            same::<bf16, V>(self.numbers, bf16::from_bits);
+        }
+    }
+
+    #[test]
+    fn numbers_of_16_bits_are_converted_and_rounded_alike_by_every_set() {
+        let numbers = halves::tests::hard_numbers();
+        for isa in Isa::all() {
+            f32::vectorized(isa, Halves { numbers: &numbers });
         }
     }
 

@@ -22,7 +22,10 @@ use super::lines::Lines;
 use super::output::written_in_chunks;
 use super::parallel::for_each_chunk;
 use super::scan::in_place;
-use super::simd::elements::{lanes, load, load_first, store, store_first, sum_of_lanes};
+use super::scratch::Spare;
+use super::simd::elements::{
+    lanes, load, load_first, narrow, store, store_first, sum_of_lanes, widen,
+};
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use crate::element::Float;
 use num_traits::{Float as _, One, Zero};
@@ -124,6 +127,36 @@ impl<E: Float> Kernel<E::Wide> for Rows<E> {
 
     #[inline(always)]
     unsafe fn run<V: Vector<Scalar = E::Wide>>(self) {
+        if E::as_wide(&[]).is_some() {
+            // SAFETY: the caller's.
+            return unsafe { self.in_steps::<V>() };
+        }
+        let Rows { kind, from, from_row, to, n, count } = self;
+        // Made wide and rounded once: between the steps nothing is.
+        let together = (NEAR / n).max(1);
+        let mut spare = Spare::take(together * n);
+        for first in (0..count).step_by(together) {
+            let count = together.min(count - first);
+            // SAFETY: the instruction set is the caller's, the lines those of `Rows`.
+            unsafe {
+                for (row, wide) in spare.chunks_exact_mut(n).take(count).enumerate() {
+                    let line = from.add((first + row) * from_row);
+                    widen::<E, V>(std::slice::from_raw_parts(line, n), wide);
+                }
+                Rows::in_place(kind, &mut spare[..count * n], n).in_steps::<V>();
+                let lines = std::slice::from_raw_parts_mut(to.add(first * n), count * n);
+                narrow::<E, V>(&spare[..count * n], lines);
+            }
+        }
+    }
+}
+
+impl<E: Float> Rows<E> {
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn in_steps<V: Vector<Scalar = E::Wide>>(self) {
         let Rows { kind, from, from_row, to, n, count } = self;
         let together = (NEAR / n).clamp(1, TOGETHER);
         let mut first = 0;

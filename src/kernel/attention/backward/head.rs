@@ -41,7 +41,7 @@ pub(super) struct Head<'a, E: Float> {
     v: Matrix<'a, E>,
     out: Matrix<'a, E>,
     d_out: Matrix<'a, E>,
-    log_sums: [&'a [E]; 2],
+    log_sums: [&'a [E::Wide]; 2],
     sizes: Sizes,
     place: Place,
     to: Outputs<E>,
@@ -318,7 +318,7 @@ impl<E: Float> Head<'_, E> {
         let relative = self.forward.settings.relative_values();
         group.products.fill(E::Wide::zero());
         for (i, query) in queries.enumerate() {
-            let [max, log] = self.log_sums.map(|part| part[query].wide());
+            let [max, log] = self.log_sums.map(|part| part[query]);
             // Where nothing is visible, −∞ − −∞ would be NaN.
             let nothing = max == E::Wide::neg_infinity();
             group.maxima[i] = if nothing { E::Wide::zero() } else { max };
@@ -509,7 +509,7 @@ impl<E: Float> Head<'_, E> {
         for (sinks, range) in mask.sinks.iter().zip(&self.small.sinks) {
             let sink = sinks.data[sinks.layout.offset + head * sinks.layout.strides[0]].wide();
             for (i, query) in group.queries.clone().enumerate() {
-                let [max, log] = self.log_sums.map(|part| part[query].wide());
+                let [max, log] = self.log_sums.map(|part| part[query]);
                 let weight = (sink * E::Wide::from_f64(LOG2_E) - max - log).exp2();
                 if !weight.is_zero() && sink != E::Wide::neg_infinity() {
                     self.sums[range.start] -= weight * group.delta[i];

@@ -33,7 +33,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// What the forward pass took and gave.
-pub(crate) struct Forward<'f, E> {
+pub(crate) struct Forward<'f, E: Float> {
     /// Q, K and V.
     pub(crate) views: [View<'f, E>; 3],
     pub(crate) settings: &'f Settings<'f, E>,
@@ -41,7 +41,7 @@ pub(crate) struct Forward<'f, E> {
     /// The output, over [B, H, Q, Dv].
     pub(crate) out: View<'f, E>,
     /// The logarithms of the sums in two parts, over [B, H, Q] in row-major order.
-    pub(crate) sums: [&'f [E]; 2],
+    pub(crate) sums: [&'f [E::Wide]; 2],
 }
 
 /// The gradients, in row-major order.

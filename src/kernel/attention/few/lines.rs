@@ -1,7 +1,7 @@
 //! Rows of K and V as whole vectors, where they lie or copied.
 
 use crate::element::Float;
-use crate::kernel::gemm::{Matrix, pack_panel};
+use crate::kernel::gemm::{Matrix, copy_rows};
 use crate::kernel::simd::Vector;
 
 /// Rows of K or V in whole vectors.
@@ -24,8 +24,12 @@ pub(super) fn in_place<V: Vector, E: Float<Wide = V::Scalar>>(
 
 /// A matrix of `rows` rows of `n` columns as lines of whole vectors: in place, or copied with 0 after
 /// the end of each.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`.
 #[inline(always)]
-pub(super) fn lines<V: Vector, E: Float<Wide = V::Scalar>>(
+pub(super) unsafe fn lines<V: Vector, E: Float<Wide = V::Scalar>>(
     from: Matrix<'_, E>,
     (rows, n): (usize, usize),
     copy: &mut [V::Scalar],
@@ -34,7 +38,8 @@ pub(super) fn lines<V: Vector, E: Float<Wide = V::Scalar>>(
         return Lines { at: wide.as_ptr().wrapping_add(from.at), row: from.row };
     }
     let row = n.next_multiple_of(V::LANES);
-    pack_panel(from, (rows, n), row, copy, E::wide);
+    // SAFETY: the caller's.
+    unsafe { copy_rows::<E, V>(from, (rows, n), row, copy) };
     Lines { at: copy.as_ptr(), row }
 }
 
