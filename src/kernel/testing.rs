@@ -119,6 +119,17 @@ pub(super) fn in_pools<T: PartialEq + std::fmt::Debug + Send>(f: impl Fn() -> T 
     results[0].take().unwrap()
 }
 
+/// How far a number may be from one of this size because it is rounded to an element narrower than what
+/// was computed with.
+pub(super) fn rounding<E: Float>(exact: f64) -> f64 {
+    let [unit, least] = match E::NAME {
+        "f16" => [-11, -25],
+        "bf16" => [-8, -134],
+        _ => return 0.0,
+    };
+    exact.abs() * 2f64.powi(unit) + 2f64.powi(least)
+}
+
 /// The bits of floats, so that NaN and -0 compare.
 pub(super) fn bits<E: Float>(values: &[E]) -> Vec<u64> {
     values.iter().map(|x| x.to_f64().to_bits()).collect()

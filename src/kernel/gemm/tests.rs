@@ -1,5 +1,6 @@
 use super::*;
-use crate::kernel::testing::{Block, Rng, bits, in_pools, slow_pack};
+use crate::element::{bf16, f16};
+use crate::kernel::testing::{Block, Rng, bits, in_pools, rounding, slow_pack};
 
 /// Products with more multiplications are left to optimized builds.
 const LARGE: usize = if cfg!(debug_assertions) { 20_000 } else { usize::MAX / 100 };
@@ -24,8 +25,9 @@ fn slow<E: Float>(a: &Block<E>, b: &Block<E>, bias: Option<&[E]>) -> Vec<(f64, f
                     plain += a.wide() * b.wide();
                 }
                 let plain = plain.to_f64() + bias.map_or(0.0, |bias| bias[column].to_f64());
-                let unit = if E::NAME == "f32" { 6e-8 } else { 1.2e-16 };
-                out.push((exact, 2.0 * (plain - exact).abs() + 4.0 * unit * size));
+                let unit = if E::NAME == "f64" { 1.2e-16 } else { 6e-8 };
+                let allowed = 2.0 * (plain - exact).abs() + 4.0 * unit * size;
+                out.push((exact, allowed + rounding::<E>(exact.abs() + allowed)));
             }
         }
     }
@@ -68,6 +70,8 @@ fn products_match_the_twin_for_odd_sizes_and_any_strides() {
                 }
                 check::<f32>([1, m, k, n], &mut rng);
                 check::<f64>([1, m, k, n], &mut rng);
+                check::<f16>([1, m, k, n], &mut rng);
+                check::<bf16>([1, m, k, n], &mut rng);
             }
         }
     }
@@ -76,6 +80,8 @@ fn products_match_the_twin_for_odd_sizes_and_any_strides() {
     {
         check::<f32>(dims, &mut rng);
         check::<f64>(dims, &mut rng);
+        check::<f16>(dims, &mut rng);
+        check::<bf16>(dims, &mut rng);
     }
 }
 

@@ -112,7 +112,7 @@ pub(super) mod tests {
     #[test]
     fn numbers_are_rounded_to_the_nearest_and_of_two_to_the_even_one() {
         for x in hard_numbers() {
-            let [f, b] = [f16::from_f32_const(x), bf16::from_f32_const(x)];
+            let (f, b) = (f16::from_f32_const(x), bf16::from_f32_const(x));
             if x.is_nan() {
                 assert!(f16::from_bits(narrow_f16(x)).is_nan(), "{:#x}", x.to_bits());
                 assert!(bf16::from_bits(narrow_bf16(x)).is_nan(), "{:#x}", x.to_bits());

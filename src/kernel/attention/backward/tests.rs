@@ -22,7 +22,7 @@ fn run<E: Float>(
     let [b, h, q, _] = case.dims();
     let dv = case.x[2].layout.dims[3];
     let mut out = vec![E::default(); b * h * q * dv];
-    let mut sums = [0; 2].map(|_| vec![E::default(); b * h * q]);
+    let mut sums = [0; 2].map(|_| vec![E::Wide::default(); b * h * q]);
     let parts = Sums::Parts(sums.each_mut().map(|part| &mut part[..]));
     let to = Out { out: &mut out, weights: None, sums: parts };
     attention_on(isa, case.views(), settings, mask, to);
