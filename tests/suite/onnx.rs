@@ -1,14 +1,31 @@
 //! The ONNX standard's own cases of LayerNormalization, RMSNormalization and Softmax.
 
-use safetensors::Dtype;
-use shapeproof::{Batch, Model, Tensor, dyn_size};
+use shapeproof::{Batch, Float, Model, Tensor, dyn_size};
 
 use crate::fixtures::{Case, Family, Report, Run, close, skip};
 use crate::masks::{narrowed, widened};
 use crate::torch_norms::{Norm, norm_over_last, softmax_along};
 
-/// Both relative and absolute, for float32.
-const TOLERANCE: f64 = 1e-5;
+/// What is allowed, both relative and absolute: a few roundings of the element type.
+pub(crate) fn tolerance<E: Float>() -> f64 {
+    match E::NAME {
+        "f16" => 2e-3,
+        "bf16" => 1e-2,
+        _ => 1e-5,
+    }
+}
+
+/// Runs `$check::<E>($case)` in the elements of the input `$name`.
+macro_rules! in_its_elements {
+    ($case:expr, $name:literal, $check:ident) => {
+        match $case.tensors.dtype($name) {
+            safetensors::Dtype::F16 => $check::<shapeproof::f16>($case),
+            safetensors::Dtype::BF16 => $check::<shapeproof::bf16>($case),
+            _ => $check::<f32>($case),
+        }
+    };
+}
+pub(crate) use in_its_elements;
 
 #[test]
 fn layer_normalization_is_what_onnx_defines() {
@@ -26,26 +43,21 @@ fn softmax_is_what_onnx_defines() {
 }
 
 fn layer_normalization(case: &Case) -> Result<Run, String> {
-    let norm = match norm(case, "Scale", true)? {
-        Some(norm) => norm,
-        None => return skip(format!("{:?} is not part yet", case.tensors.dtype("X"))),
-    };
-    moments(case, &norm)?;
-    Ok(Run::Passed)
+    fn check<E: Float>(case: &Case) -> Result<(), String> {
+        moments(case, &norm::<E>(case, "Scale", true)?)
+    }
+    in_its_elements!(case, "X", check).map(|()| Run::Passed)
 }
 
 fn rms_normalization(case: &Case) -> Result<Run, String> {
-    match norm(case, "scale", false)? {
-        Some(_) => Ok(Run::Passed),
-        None => skip(format!("{:?} is not part yet", case.tensors.dtype("X"))),
+    fn check<E: Float>(case: &Case) -> Result<(), String> {
+        norm::<E>(case, "scale", false).map(drop)
     }
+    in_its_elements!(case, "X", check).map(|()| Run::Passed)
 }
 
-/// A norm, compared with what is expected of it; `None` where it is not of f32.
-fn norm(case: &Case, scale: &str, centered: bool) -> Result<Option<Norm<f32>>, String> {
-    if case.tensors.dtype("X") != Dtype::F32 {
-        return Ok(None);
-    }
+/// A norm, compared with what is expected of it.
+fn norm<E: Float>(case: &Case, scale: &str, centered: bool) -> Result<Norm<E>, String> {
     let dims = case.tensors.dims("X").to_vec();
     let at = axis(case, dims.len())?;
     for name in [scale, "B"].into_iter().filter(|name| case.tensors.has(name)) {
@@ -53,11 +65,12 @@ fn norm(case: &Case, scale: &str, centered: bool) -> Result<Option<Norm<f32>>, S
             return Err(format!("{name} over {:?} for X over {dims:?}", case.tensors.dims(name)));
         }
     }
-    let values = |name: &str| case.tensors.has(name).then(|| case.tensors.f32(name));
+    let tensor = |name: &str| narrowed(&case.tensors.f64(name));
+    let values = |name: &str| case.tensors.has(name).then(|| tensor(name));
     let norm = Norm {
         centered,
         trailing: dims.len() - at,
-        x: case.tensors.f32("X"),
+        x: tensor("X"),
         weight: values(scale),
         bias: values("B"),
         epsilon: case.config.maybe_float("epsilon").unwrap_or(1e-5),
@@ -65,13 +78,14 @@ fn norm(case: &Case, scale: &str, centered: bool) -> Result<Option<Norm<f32>>, S
     };
     for (how, y) in norm_over_last(&norm) {
         let want = case.tensors.f64("expected.Y");
-        close(&format!("Y ({how})"), &y, &want, TOLERANCE, TOLERANCE)?;
+        let allowed = tolerance::<E>();
+        close(&format!("Y ({how})"), &widened(&y), &want, allowed, allowed)?;
     }
-    Ok(Some(norm))
+    Ok(norm)
 }
 
 /// The optional outputs, from the reductions that the norm is made of.
-fn moments(case: &Case, norm: &Norm<f32>) -> Result<(), String> {
+fn moments<E: Float>(case: &Case, norm: &Norm<E>) -> Result<(), String> {
     let (lead, tail) = norm.dims.split_at(norm.dims.len() - norm.trailing);
     dyn_size!(rows = lead.iter().product(), width = tail.iter().product());
     let x = Tensor::try_from_vec((Batch(rows), Model(width)), norm.x.clone()).unwrap();
@@ -81,27 +95,27 @@ fn moments(case: &Case, norm: &Norm<f32>) -> Result<(), String> {
         let expected = format!("expected.{name}");
         if case.tensors.has(&expected) {
             let want = case.tensors.f64(&expected);
-            close(name, &got.to_vec(), &want, TOLERANCE, TOLERANCE)?;
+            close(name, &widened(&got.to_vec()), &want, tolerance::<E>(), tolerance::<E>())?;
         }
     }
     Ok(())
 }
 
 fn softmax(case: &Case) -> Result<Run, String> {
-    if case.tensors.dtype("input") != Dtype::F32 {
-        return skip(format!("{:?} is not part yet", case.tensors.dtype("input")));
-    }
     if case.entry.usize("opset") < 13 {
         return skip("before version 13 softmax ran over all axes from one on");
     }
-    let axis = case.config.maybe_int("axis").unwrap_or(-1);
-    let dims = case.tensors.dims("input");
-    let x = case.tensors.f64("input");
-    for (how, y) in softmax_along::<f32>("softmax", dims, axis, &narrowed(&x)) {
-        let want = case.tensors.f64("expected.output");
-        close(&format!("output ({how})"), &widened(&y), &want, TOLERANCE, TOLERANCE)?;
+    fn check<E: Float>(case: &Case) -> Result<(), String> {
+        let axis = case.config.maybe_int("axis").unwrap_or(-1);
+        let dims = case.tensors.dims("input");
+        let x = case.tensors.f64("input");
+        for (how, y) in softmax_along::<E>("softmax", dims, axis, &narrowed(&x)) {
+            let (want, allowed) = (case.tensors.f64("expected.output"), tolerance::<E>());
+            close(&format!("output ({how})"), &widened(&y), &want, allowed, allowed)?;
+        }
+        Ok(())
     }
-    Ok(Run::Passed)
+    in_its_elements!(case, "input", check).map(|()| Run::Passed)
 }
 
 /// The attribute `axis`, −1 where it is left out, counted from the front.

@@ -6,15 +6,13 @@
 
 use safetensors::Dtype;
 use shapeproof::{
-    Attention, Batch, Causal, DivisibleBy, HeadDim, Heads, Key, KvHeads, Mask, MaskFor, Query,
-    Size, SlidingWindow, Stage, Static, Tensor, ValueDim, dispatch, dyn_size,
+    Attention, Batch, Causal, DivisibleBy, Float, HeadDim, Heads, Key, KvHeads, Mask, MaskFor,
+    Query, Size, SlidingWindow, Stage, Static, Tensor, ValueDim, dispatch, dyn_size,
 };
 
-use crate::fixtures::{Case, Family, Report, Run, close, skip};
-use crate::masks::{Over, Part, Scores, Sizes, joined};
-
-/// Both relative and absolute, for float32.
-const TOLERANCE: f64 = 1e-5;
+use crate::fixtures::{Case, Family, Report, Run, close};
+use crate::masks::{Over, Part, Scores, Sizes, joined, narrowed, widened};
+use crate::onnx::{in_its_elements, tolerance};
 
 #[test]
 fn attention_is_what_onnx_defines() {
@@ -29,16 +27,16 @@ fn check(case: &Case) -> Result<Run, String> {
     if let Some(name) = case.tensors.names().find(unread) {
         return Err(format!("the runner does not know the input {name:?}"));
     }
-    if case.tensors.dtype("Q") != Dtype::F32 {
-        return skip(format!("{:?} is not part yet", case.tensors.dtype("Q")));
-    }
+    in_its_elements!(case, "Q", check_in).map(|()| Run::Passed)
+}
+
+fn check_in<E: Float>(case: &Case) -> Result<(), String> {
     let sizes = sizes(case);
     dispatch!((sizes.heads, sizes.kv_heads, sizes.dim, sizes.value) as (H, G, D, V) in [
         (1, 1, 1, 1), (1, 1, 8, 8), (2, 2, 8, 8), (3, 3, 4, 4), (3, 3, 8, 8), (3, 3, 8, 10),
         (4, 1, 8, 6), (4, 2, 8, 6), (4, 2, 8, 8), (9, 3, 8, 8)
-    ] => attend::<H, G, D, V>(case, sizes))
-    .map_err(|error| error.to_string())??;
-    Ok(Run::Passed)
+    ] => attend::<H, G, D, V, E>(case, sizes))
+    .map_err(|error| error.to_string())?
 }
 
 /// The sizes; `keys` counts past keys too.
@@ -57,13 +55,13 @@ fn sizes(case: &Case) -> Sizes {
 
 /// The values of an input over (batch, heads, positions, width), whether it comes so or with the heads
 /// merged, with those of the past before them.
-fn by_head(case: &Case, name: &str, past: Option<&str>, heads: usize) -> Vec<f32> {
-    let (values, dims) = (case.tensors.f32(name), case.tensors.dims(name));
+fn by_head<E: Float>(case: &Case, name: &str, past: Option<&str>, heads: usize) -> Vec<E> {
+    let (values, dims) = (case.tensors.f64(name), case.tensors.dims(name));
     let (batch, len) = (dims[0], dims[dims.len() - 2]);
     let width = values.len() / (batch * len * heads);
     let past = past.filter(|past| case.tensors.has(past));
     let before = past.map_or(0, |past| case.tensors.dims(past)[2]);
-    let past = past.map_or(Vec::new(), |past| case.tensors.f32(past));
+    let past = past.map_or(Vec::new(), |past| case.tensors.f64(past));
     let mut out = Vec::new();
     for (b, h) in (0..batch).flat_map(|b| (0..heads).map(move |h| (b, h))) {
         out.extend(&past[(b * heads + h) * before * width..][..before * width]);
@@ -75,25 +73,26 @@ fn by_head(case: &Case, name: &str, past: Option<&str>, heads: usize) -> Vec<f32
             out.extend(&values[row * width..][..width]);
         }
     }
-    out
+    narrowed(&out)
 }
 
-fn attend<H, G, D, V>(case: &Case, sizes: Sizes) -> Result<(), String>
+fn attend<H, G, D, V, E>(case: &Case, sizes: Sizes) -> Result<(), String>
 where
     H: DivisibleBy<G>,
     G: Static,
     D: Static,
     V: Static,
+    E: Float,
 {
     dyn_size!(batch = sizes.batch, queries = sizes.queries, keys = sizes.keys);
     let (batch, heads, groups) = (Batch(batch), Heads(H::default()), KvHeads(G::default()));
     let (query, key) = (Query(queries), Key(keys));
     let (dim, value) = (HeadDim(D::default()), ValueDim(V::default()));
-    let q = by_head(case, "Q", None, H::N);
+    let q = by_head::<E>(case, "Q", None, H::N);
     let q = Tensor::try_from_vec((batch, heads, query, dim), q).unwrap();
-    let k = by_head(case, "K", Some("past_key"), G::N);
+    let k = by_head::<E>(case, "K", Some("past_key"), G::N);
     let k = Tensor::try_from_vec((batch, groups, key, dim), k).unwrap();
-    let v = by_head(case, "V", Some("past_value"), G::N);
+    let v = by_head::<E>(case, "V", Some("past_value"), G::N);
     let v = Tensor::try_from_vec((batch, groups, key, value), v).unwrap();
     let parts = masks(case, sizes, (batch, heads, query, key));
 
@@ -124,22 +123,25 @@ where
     compare(case, "scores", name, &attention.scores(&q, &k, joined(&parts), stage).to_vec())
 }
 
-fn compare(case: &Case, name: &str, expected: &str, got: &[f32]) -> Result<(), String> {
+fn compare<E: Float>(case: &Case, name: &str, expected: &str, got: &[E]) -> Result<(), String> {
     match case.tensors.has(expected) {
-        true => close(name, got, &case.tensors.f64(expected), TOLERANCE, TOLERANCE),
+        true => {
+            let (want, allowed) = (case.tensors.f64(expected), tolerance::<E>());
+            close(name, &widened(got), &want, allowed, allowed)
+        }
         false => Ok(()),
     }
 }
 
-type Boxed<'a, B, H, Q, K> = Box<dyn MaskFor<Scores<B, H, Q, K>> + 'a>;
+type Boxed<'a, B, H, Q, K, E> = Box<dyn MaskFor<Scores<B, H, Q, K>, E> + 'a>;
 
 /// The mask that is given, causality and windows, and the lengths of the samples.
-fn masks<'a, B: Size + 'a, H: Size + 'a, Q: Size + 'a, K: Size + 'a>(
+fn masks<'a, B: Size + 'a, H: Size + 'a, Q: Size + 'a, K: Size + 'a, E: Float>(
     case: &Case,
     sizes: Sizes,
     shape @ (batch, _, _, key): Scores<B, H, Q, K>,
-) -> Vec<Boxed<'a, B, H, Q, K>> {
-    let mut parts: Vec<Boxed<'a, B, H, Q, K>> = Vec::new();
+) -> Vec<Boxed<'a, B, H, Q, K, E>> {
+    let mut parts: Vec<Boxed<'a, B, H, Q, K, E>> = Vec::new();
     if case.tensors.has("attn_mask") {
         parts.push(given(case, sizes).typed(shape));
     }

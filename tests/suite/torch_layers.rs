@@ -4,8 +4,8 @@
 use shapeproof::{
     Activation, AttentionBias, Batch, Bias, Decoder, DecoderLayer, DivisibleBy, Encoder,
     EncoderConfig, EncoderLayer, FeedForward, Float, Heads, Infer, Key, LayerNorm, Model,
-    MultiHeadAttention, NoBias, NormPlacement, Query, Seq, Size, Static, Tensor, dispatch,
-    dyn_size,
+    MultiHeadAttention, NoBias, NormPlacement, Query, Seq, Size, Static, Tensor, bf16, dispatch,
+    dyn_size, f16,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close};
@@ -20,6 +20,16 @@ fn encoders_and_decoders_are_what_pytorch_computes_in_f32() {
 #[test]
 fn encoders_and_decoders_are_what_pytorch_computes_in_f64() {
     Report::run("in f64", &Family::open("torch/layers"), check::<f64>);
+}
+
+#[test]
+fn encoders_and_decoders_are_what_pytorch_computes_in_f16() {
+    Report::run("in f16", &Family::open("torch/layers"), check::<f16>);
+}
+
+#[test]
+fn encoders_and_decoders_are_what_pytorch_computes_in_bf16() {
+    Report::run("in bf16", &Family::open("torch/layers"), check::<bf16>);
 }
 
 fn check<E: Float>(case: &Case) -> Result<Run, String> {

@@ -7,7 +7,7 @@ use safetensors::Dtype;
 use shapeproof::{
     AttentionBias, Batch, Bias, BiasKind, DivisibleBy, Float, Folded, Gradients, Heads, Infer, Key,
     Linear, Mask, Mode, Model, MultiHeadAttention, NoBias, Parameter, Query, Seq, Size, Static,
-    Tensor, Train, dispatch, dyn_size,
+    Tensor, Train, bf16, dispatch, dyn_size, f16,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close};
@@ -24,9 +24,25 @@ fn multi_head_attention_is_what_pytorch_computes_in_f64() {
     Report::run("in f64", &Family::open("torch/mha"), check::<f64>);
 }
 
-/// What is allowed: the fixtures' own tolerance for f32, rounding for f64.
+#[test]
+fn multi_head_attention_is_what_pytorch_computes_in_f16() {
+    Report::run("in f16", &Family::open("torch/mha"), check::<f16>);
+}
+
+#[test]
+fn multi_head_attention_is_what_pytorch_computes_in_bf16() {
+    Report::run("in bf16", &Family::open("torch/mha"), check::<bf16>);
+}
+
+/// What is allowed: the fixtures' own tolerance for f32, rounding for f64. For halves eight units in the
+/// last place of numbers around 1: the inputs are rounded to them, and what every step of a layer writes.
 pub(crate) fn tolerance<E: Float>() -> (f64, f64) {
-    if E::NAME == "f64" { (1e-9, 1e-10) } else { (1e-4, 1e-5) }
+    match E::NAME {
+        "f64" => (1e-9, 1e-10),
+        "f16" => (8.0 / 2048.0, 8.0 / 2048.0),
+        "bf16" => (8.0 / 256.0, 8.0 / 256.0),
+        _ => (1e-4, 1e-5),
+    }
 }
 
 fn check<E: Float>(case: &Case) -> Result<Run, String> {

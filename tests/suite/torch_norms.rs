@@ -3,7 +3,7 @@
 
 use shapeproof::{
     Batch, Embedding, EndsWith, Flat, Float, Heads, Hidden, Infer, Key, LayerNorm, Linear, Mode,
-    Model, NoBias, Query, RmsNorm, Seq, Shape, Size, Tensor, Trailing, Vocab, dyn_size,
+    Model, NoBias, Query, RmsNorm, Seq, Shape, Size, Tensor, Trailing, Vocab, bf16, dyn_size, f16,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close, skip};
@@ -18,6 +18,16 @@ fn norms_and_activations_are_what_pytorch_computes_in_f32() {
 #[test]
 fn norms_and_activations_are_what_pytorch_computes_in_f64() {
     Report::run("in f64", &Family::open("torch/norms"), check::<f64>);
+}
+
+#[test]
+fn norms_and_activations_are_what_pytorch_computes_in_f16() {
+    Report::run("in f16", &Family::open("torch/norms"), check::<f16>);
+}
+
+#[test]
+fn norms_and_activations_are_what_pytorch_computes_in_bf16() {
+    Report::run("in bf16", &Family::open("torch/norms"), check::<bf16>);
 }
 
 fn check<E: Float>(case: &Case) -> Result<Run, String> {

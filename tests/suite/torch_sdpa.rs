@@ -6,7 +6,7 @@
 use safetensors::Dtype;
 use shapeproof::{
     Attention, Axis, Batch, DivisibleBy, Float, HeadDim, Heads, Key, KvHeads, KvOf, Mode,
-    Parameter, Query, Size, Static, Tensor, Train, ValueDim, dispatch, dyn_size,
+    Parameter, Query, Size, Static, Tensor, Train, ValueDim, bf16, dispatch, dyn_size, f16,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close};
@@ -21,6 +21,16 @@ fn scaled_dot_product_attention_is_what_pytorch_computes_in_f32() {
 #[test]
 fn scaled_dot_product_attention_is_what_pytorch_computes_in_f64() {
     Report::run("in f64", &Family::open("torch/sdpa"), check::<f64>);
+}
+
+#[test]
+fn scaled_dot_product_attention_is_what_pytorch_computes_in_f16() {
+    Report::run("in f16", &Family::open("torch/sdpa"), check::<f16>);
+}
+
+#[test]
+fn scaled_dot_product_attention_is_what_pytorch_computes_in_bf16() {
+    Report::run("in bf16", &Family::open("torch/sdpa"), check::<bf16>);
 }
 
 fn check<E: Float>(case: &Case) -> Result<Run, String> {

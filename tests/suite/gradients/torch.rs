@@ -3,7 +3,7 @@
 
 use shapeproof::{
     Batch, CrossEntropy, Embedding, Flat, Float, Hidden, Key, LayerNorm, Linear, Mode, Model,
-    Parameter, Query, RmsNorm, Seq, Shape, Tensor, Train, Vocab, dyn_size,
+    Parameter, Query, RmsNorm, Seq, Shape, Tensor, Train, Vocab, bf16, dyn_size, f16,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close};
@@ -18,6 +18,16 @@ fn gradients_are_what_pytorch_computes_in_f32() {
 #[test]
 fn gradients_are_what_pytorch_computes_in_f64() {
     Report::run("in f64", &Family::open("torch/norms"), check::<f64>);
+}
+
+#[test]
+fn gradients_are_what_pytorch_computes_in_f16() {
+    Report::run("in f16", &Family::open("torch/norms"), check::<f16>);
+}
+
+#[test]
+fn gradients_are_what_pytorch_computes_in_bf16() {
+    Report::run("in bf16", &Family::open("torch/norms"), check::<bf16>);
 }
 
 fn check<E: Float>(case: &Case) -> Result<Run, String> {
@@ -45,7 +55,7 @@ fn check<E: Float>(case: &Case) -> Result<Run, String> {
     Ok(Run::Passed)
 }
 
-type Computed<E> = Vec<(&'static str, Vec<E>)>;
+type Computed<E> = Vec<(&'static str, Vec<<E as Float>::Wide>)>;
 
 /// A tensor of the case.
 fn tensor<S: Shape, E: Float>(case: &Case, key: &str, shape: S) -> Tensor<S, E> {
