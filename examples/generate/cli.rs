@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use crate::dtype::Dtype;
+
 pub(crate) const HELP: &str = "\
 Continues a text, as a small model that has read Alice would.
 
@@ -13,6 +15,7 @@ Options:
   --top-k K          draw from the K likeliest tokens
   --top-p P          draw from the likeliest tokens that together have probability P
   --seed N           what the draws depend on, 0 unless given
+  --dtype TYPE       compute in f32 (unless given), f16 or bf16
   --stats            print the time to the first token and tokens a second
   -h, --help         print this help
 
@@ -38,6 +41,7 @@ pub(crate) struct Request {
     pub(crate) prompt: String,
     pub(crate) tokens: usize,
     pub(crate) sampling: Sampling,
+    pub(crate) dtype: Dtype,
     pub(crate) stats: bool,
 }
 
@@ -60,8 +64,13 @@ impl Sampling {
 /// Reads the arguments after the program's name. The `Err` is one line.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
     let mut args = args.into_iter();
-    let mut request =
-        Request { prompt: String::new(), tokens: 40, sampling: Sampling::GREEDY, stats: false };
+    let mut request = Request {
+        prompt: String::new(),
+        tokens: 40,
+        sampling: Sampling::GREEDY,
+        dtype: Dtype::default(),
+        stats: false,
+    };
     let (mut prompts, mut only_prompts) = (Vec::new(), false);
     let (mut temperature, mut draws) = (None, false);
     while let Some(arg) = args.next() {
@@ -89,6 +98,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         let sampling = &mut request.sampling;
         match option {
             "--tokens" => request.tokens = number(option, &value()?, "a whole number", |_| true)?,
+            "--dtype" => request.dtype = Dtype::parse(&value()?)?,
             "--temperature" => {
                 let fits = |t: &f64| t.is_finite() && *t >= 0.0;
                 temperature = Some(number(option, &value()?, "a number from 0 on", fits)?);

@@ -6,6 +6,8 @@
 //! ```
 
 mod cli;
+#[path = "../common/dtype.rs"]
+mod dtype;
 mod model;
 mod sampling;
 mod text;
@@ -17,9 +19,10 @@ use std::{
     process::ExitCode,
 };
 
-use cli::Command;
+use cli::{Command, Request};
+use dtype::with_dtype;
 use model::Glass;
-use shapeproof::Static;
+use shapeproof::{Float, Static};
 use text::{End, Failure};
 use words::Words;
 
@@ -47,9 +50,14 @@ fn run() -> Result<(), (u8, String)> {
         }
         Command::Generate(request) => request,
     };
-    let (model, words) = load().map_err(|message| (FAILURE, message))?;
+    with_dtype!(request.dtype, E => write::<E>(&request))
+}
+
+/// Writes the text asked for.
+fn write<E: Float>(request: &Request) -> Result<(), (u8, String)> {
+    let (model, words) = load::<E>().map_err(|message| (FAILURE, message))?;
     let mut out = std::io::stdout().lock();
-    let report = text::write(&model, &words, &request, &mut out).map_err(|failure| {
+    let report = text::write(&model, &words, request, &mut out).map_err(|failure| {
         let code = if matches!(failure, Failure::Prompt(_)) { USAGE } else { FAILURE };
         (code, failure.message())
     })?;
@@ -68,7 +76,7 @@ fn run() -> Result<(), (u8, String)> {
 }
 
 /// The model and its words, which a clone has wherever the program is run from.
-fn load() -> Result<(Glass, Words), String> {
+fn load<E: Float>() -> Result<(Glass<E>, Words), String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/models");
     let [json, weights] =
         ["json", "safetensors"].map(|ending| folder.join("glassllm_en").with_extension(ending));

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use shapeproof::{
-    Activation, Adjacent, Batch, C, Causal, Checkpoint, Embedding, GatedFeedForward,
+    Activation, Adjacent, Batch, C, Causal, Checkpoint, Embedding, Float, GatedFeedForward,
     GroupedAttention, Infer, Key, KvCache, KvHeads, Model, Module, NoBias, Result, RmsNorm, Rotary,
     RotaryTable, Seq, Size, Source, Static, Tensor, Vocab, WeightLayout, dyn_size, parameters,
     scaled_dot_product_attention,
@@ -24,36 +24,37 @@ type Inner = C<341>;
 pub(crate) type Context = C<128>;
 
 /// A vector for every token.
-pub(crate) type Hidden<B, S> = Tensor<(Batch<B>, Seq<S>, Model<Width>)>;
+pub(crate) type Hidden<B, S, E = f32> = Tensor<(Batch<B>, Seq<S>, Model<Width>), E>;
 /// Keys and values of all layers.
-pub(crate) type Cache<B> = KvCache<B, KvHeads<KvCount>, Context, Dim>;
+pub(crate) type Cache<B, E = f32> =
+    KvCache<B, KvHeads<KvCount>, Context, Dim, shapeproof::HeadDim<Dim>, E>;
 /// The rotation at each of `S` positions.
-pub(crate) type Positions<S> = RotaryTable<(Seq<S>,), Dim, Adjacent>;
+pub(crate) type Positions<S, E = f32> = RotaryTable<(Seq<S>,), Dim, Adjacent, E>;
 
-pub(crate) struct Glass {
-    pub(crate) words: Embedding<Vocab<Words>, Model<Width>>,
-    pub(crate) blocks: Vec<Block>,
-    norm: RmsNorm<Model<Width>>,
+pub(crate) struct Glass<E = f32> {
+    pub(crate) words: Embedding<Vocab<Words>, Model<Width>, E>,
+    pub(crate) blocks: Vec<Block<E>>,
+    norm: RmsNorm<Model<Width>, E>,
     /// Of all positions of the context.
-    pub(crate) positions: Positions<Context>,
+    pub(crate) positions: Positions<Context, E>,
 }
 
-pub(crate) struct Block {
-    pub(crate) attention: GroupedAttention<Width, HeadCount, Dim, KvHeads<KvCount>, NoBias>,
-    pub(crate) attention_norm: RmsNorm<Model<Width>>,
-    feed_forward: GatedFeedForward<Width, Inner>,
-    feed_forward_norm: RmsNorm<Model<Width>>,
+pub(crate) struct Block<E = f32> {
+    pub(crate) attention: GroupedAttention<Width, HeadCount, Dim, KvHeads<KvCount>, NoBias, E>,
+    pub(crate) attention_norm: RmsNorm<Model<Width>, E>,
+    feed_forward: GatedFeedForward<Width, Inner, NoBias, E>,
+    feed_forward_norm: RmsNorm<Model<Width>, E>,
 }
 
-impl Module for Glass {
+impl<E: Float> Module for Glass<E> {
     parameters!(words, blocks, norm);
 }
 
-impl Module for Block {
+impl<E: Float> Module for Block<E> {
     parameters!(attention, attention_norm, feed_forward, feed_forward_norm);
 }
 
-impl Glass {
+impl<E: Float> Glass<E> {
     /// Reads the weights; `config` is what the JSON beside them has under that name.
     pub(crate) fn load(weights: &Path, config: &Value) -> std::result::Result<Self, String> {
         let mut model = Self::from_config(config)?;
@@ -91,7 +92,7 @@ impl Glass {
     }
 
     /// An empty cache for this model.
-    pub(crate) fn cache<B: Size>(&self, batch: Batch<B>) -> Result<Cache<B>> {
+    pub(crate) fn cache<B: Size>(&self, batch: Batch<B>) -> Result<Cache<B, E>> {
         let shape = (batch, KvHeads(C), Key(C), shapeproof::HeadDim(C));
         KvCache::try_new_in(shape, shapeproof::HeadDim(C), self.blocks.len())
     }
@@ -105,8 +106,8 @@ impl Glass {
     pub(crate) fn forward<B: Size, S: Size>(
         &self,
         tokens: &Tensor<(Batch<B>, Seq<S>), usize>,
-        cache: &mut Cache<B>,
-    ) -> Result<Hidden<B, S>> {
+        cache: &mut Cache<B, E>,
+    ) -> Result<Hidden<B, S, E>> {
         let (_, new) = tokens.shape();
         let mut step = cache.begin(new)?;
         let positions = self.positions.try_slice(step.start(), new)?;
@@ -128,8 +129,8 @@ impl Glass {
     /// How likely each token is to follow, before the softmax.
     pub(crate) fn logits<B: Size, S: Size>(
         &self,
-        x: &Hidden<B, S>,
-    ) -> Tensor<(Batch<B>, Seq<S>, Vocab<Words>)> {
+        x: &Hidden<B, S, E>,
+    ) -> Tensor<(Batch<B>, Seq<S>, Vocab<Words>), E> {
         self.words.unembed(&self.norm.forward(x, &mut Infer), &mut Infer)
     }
 
@@ -137,16 +138,16 @@ impl Glass {
     ///
     /// # Errors
     /// As [`forward`](Self::forward), and where there is no token.
-    pub(crate) fn follow(&self, tokens: &[usize], cache: &mut Cache<C<1>>) -> Result<Vec<f32>> {
+    pub(crate) fn follow(&self, tokens: &[usize], cache: &mut Cache<C<1>, E>) -> Result<Vec<f32>> {
         dyn_size!(length = tokens.len());
         let tokens = Tensor::try_from_vec((Batch(C::<1>), Seq(length)), tokens.to_vec())?;
         let x = self.forward(&tokens, cache)?;
         let last = x.try_slice(Seq, length.get().saturating_sub(1), C::<1>)?;
-        Ok(self.logits(&last).to_vec())
+        Ok(self.logits(&last).to::<f32>().to_vec())
     }
 }
 
-impl Block {
+impl<E: Float> Block<E> {
     fn zeros(epsilon: f64) -> Self {
         Block {
             attention: GroupedAttention::zeros(),
@@ -159,9 +160,9 @@ impl Block {
     /// The norms, residual connections and the feed-forward block around `attend`.
     pub(crate) fn around<B: Size, S: Size>(
         &self,
-        x: &Hidden<B, S>,
-        attend: impl FnOnce(&Hidden<B, S>) -> Result<Hidden<B, S>>,
-    ) -> Result<Hidden<B, S>> {
+        x: &Hidden<B, S, E>,
+        attend: impl FnOnce(&Hidden<B, S, E>) -> Result<Hidden<B, S, E>>,
+    ) -> Result<Hidden<B, S, E>> {
         let x = x.add(&attend(&self.attention_norm.forward(x, &mut Infer))?);
         let y = self.feed_forward_norm.forward(&x, &mut Infer);
         Ok(x.add(&self.feed_forward.forward(&y, &mut Infer)))

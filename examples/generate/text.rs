@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use shapeproof::{Batch, C, Static};
+use shapeproof::{Batch, C, Float, Static};
 
 use super::cli::Request;
 use super::model::{Context, Glass};
@@ -69,8 +69,8 @@ impl Failure {
 }
 
 /// Writes the text asked for and what follows it, each token as soon as it is there.
-pub(crate) fn write(
-    model: &Glass,
+pub(crate) fn write<E: Float>(
+    model: &Glass<E>,
     words: &Words,
     request: &Request,
     out: &mut impl Write,

@@ -2,10 +2,12 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
+use crate::dtype::Dtype;
+
 pub(crate) const HELP: &str = "\
 Maps each atom of a reaction's product to the reactant atom it comes from.
 
-Usage: map_atoms [--plot FILE.svg] ['REACTANTS>>PRODUCT' …]
+Usage: map_atoms [options] ['REACTANTS>>PRODUCT' …]
 
 Arguments:
   'REACTANTS>>PRODUCT'  reactions as SMILES; without any, an example is mapped
@@ -13,6 +15,7 @@ Arguments:
 Options:
   --plot FILE.svg  draw the attention weights as a heat map; with several
                    reactions FILE-1.svg, FILE-2.svg, …
+  --dtype TYPE     compute in f32 (unless given), f16 or bf16
   -h, --help       print this help
 
 Prints one line an atom of the product, positions counting tokens from [CLS] = 0:
@@ -31,13 +34,14 @@ pub(crate) const EXAMPLE: &str =
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Help,
-    Map { reactions: Vec<String>, plot: Option<PathBuf> },
+    Map { reactions: Vec<String>, plot: Option<PathBuf>, dtype: Dtype },
 }
 
 /// Reads the arguments after the program's name. The `Err` is one line.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
     let mut args = args.into_iter();
     let (mut reactions, mut plot, mut only_reactions) = (Vec::new(), None, false);
+    let mut dtype = Dtype::default();
     while let Some(arg) = args.next() {
         let Some(text) = arg.to_str().map(str::to_owned) else {
             return Err(format!("argument {arg:?} is not UTF-8"));
@@ -47,16 +51,21 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
             "--" => only_reactions = true,
             "-h" | "--help" => return Ok(Command::Help),
             "--plot" => plot = Some(file(args.next())?),
-            _ => match text.strip_prefix("--plot=") {
-                Some(name) => plot = Some(file(Some(name.into()))?),
-                None => return Err(format!("unknown option `{text}` (see --help)")),
+            "--dtype" => {
+                let name = args.next().unwrap_or_default();
+                dtype = Dtype::parse(&name.to_string_lossy())?;
+            }
+            _ => match text.split_once('=') {
+                Some(("--plot", name)) => plot = Some(file(Some(name.into()))?),
+                Some(("--dtype", name)) => dtype = Dtype::parse(name)?,
+                _ => return Err(format!("unknown option `{text}` (see --help)")),
             },
         }
     }
     if reactions.is_empty() {
         reactions.push(EXAMPLE.to_owned());
     }
-    Ok(Command::Map { reactions, plot })
+    Ok(Command::Map { reactions, plot, dtype })
 }
 
 fn file(name: Option<OsString>) -> Result<PathBuf, String> {

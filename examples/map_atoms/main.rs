@@ -6,6 +6,8 @@
 //! ```
 
 mod cli;
+#[path = "../common/dtype.rs"]
+mod dtype;
 mod element;
 mod heatmap;
 mod mapping;
@@ -19,10 +21,11 @@ use std::{
 };
 
 use cli::Command;
+use dtype::with_dtype;
 use heatmap::HeatMap;
 use mapping::MappedAtom;
 use model::Albert;
-use shapeproof::{Batch, C, Heads, NoMask, Seq, Tensor, dyn_size};
+use shapeproof::{Batch, C, Float, Heads, NoMask, Seq, Tensor, dyn_size};
 use smiles::{Reaction, Vocabulary};
 
 /// The arguments are wrong, or a text is no reaction.
@@ -46,12 +49,12 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), (u8, String)> {
     let arguments = std::env::args_os().skip(1);
-    let (texts, plot) = match cli::parse(arguments).map_err(|message| (USAGE, message))? {
+    let (texts, plot, dtype) = match cli::parse(arguments).map_err(|message| (USAGE, message))? {
         Command::Help => {
             print!("{}", cli::HELP);
             return Ok(());
         }
-        Command::Map { reactions, plot } => (reactions, plot),
+        Command::Map { reactions, plot, dtype } => (reactions, plot, dtype),
     };
     let [config, weights] = model_files()?;
     let json = read_json(&config)?;
@@ -60,8 +63,19 @@ fn run() -> Result<(), (u8, String)> {
         .iter()
         .map(|text| vocabulary.parse(text).map_err(|message| (USAGE, message)))
         .collect::<Result<_, _>>()?;
-    let model = Albert::load(&weights, &json["config"]).map_err(|message| (FAILURE, message))?;
+    let plot = plot.as_deref();
+    with_dtype!(dtype, E => {
+        let model = Albert::<E>::load(&weights, &json["config"]);
+        map(&model.map_err(|message| (FAILURE, message))?, &reactions, plot)
+    })
+}
 
+/// Maps every reaction.
+fn map<E: Float>(
+    model: &Albert<E>,
+    reactions: &[Reaction],
+    plot: Option<&Path>,
+) -> Result<(), (u8, String)> {
     let mut out = std::io::stdout().lock();
     for (at, reaction) in reactions.iter().enumerate() {
         if !reaction.unknown.is_empty() {
@@ -72,12 +86,12 @@ fn run() -> Result<(), (u8, String)> {
             writeln!(out, "# {}", reaction.text).map_err(unwritten)?;
         }
         let attention =
-            attention(&model, &reaction.ids).map_err(|error| (FAILURE, error.to_string()))?;
+            attention(model, &reaction.ids).map_err(|error| (FAILURE, error.to_string()))?;
         let atoms = mapping::map_atoms(reaction, &attention);
         for atom in &atoms {
             writeln!(out, "{atom}").map_err(unwritten)?;
         }
-        if let Some(plot) = &plot {
+        if let Some(plot) = plot {
             let path = numbered(plot, at, reactions.len());
             draw(&path, reaction, &attention, &atoms).map_err(|message| (FAILURE, message))?;
             eprintln!("map_atoms: wrote {}", path.display());
@@ -91,11 +105,11 @@ fn unwritten(error: std::io::Error) -> (u8, String) {
 }
 
 /// The attention weights that tell where atoms come from, a row for each query.
-fn attention(model: &Albert, ids: &[usize]) -> shapeproof::Result<Vec<f32>> {
+fn attention<E: Float>(model: &Albert<E>, ids: &[usize]) -> shapeproof::Result<Vec<f32>> {
     dyn_size!(length = ids.len());
     let tokens = Tensor::try_from_vec((Batch(C::<1>), Seq(length)), ids.to_vec())?;
     let weights = model.attention(LAYER, &tokens, NoMask)?;
-    Ok(weights.try_select(Batch, 0)?.try_select(Heads, HEAD)?.to_vec())
+    Ok(weights.try_select(Batch, 0)?.try_select(Heads, HEAD)?.to::<f32>().to_vec())
 }
 
 fn draw(

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use serde_json::Value;
 use shapeproof::{
-    Activation, Batch, C, Checkpoint, Embedding, Encoder, EncoderConfig, EncoderLayer, Heads,
-    Infer, Key, LayerNorm, Linear, MaskFor, Mode, Model, Module, Query, Result, Seq, Size, Source,
-    Static, Tensor, Vocab, WeightLayout, axis, parameters,
+    Activation, Batch, Bias, C, Checkpoint, Embedding, Encoder, EncoderConfig, EncoderLayer, Float,
+    Heads, Infer, Key, LayerNorm, Linear, MaskFor, Mode, Model, Module, Query, Result, Seq, Size,
+    Source, Static, Tensor, Vocab, WeightLayout, axis, parameters,
 };
 
 axis! {
@@ -31,25 +31,25 @@ type Wide = C<256>;
 type HeadCount = C<8>;
 type Inner = C<512>;
 
-pub(crate) struct Albert {
-    words: Embedding<Vocab<Words>, Embed<Narrow>>,
-    positions: Embedding<Position<Positions>, Embed<Narrow>>,
-    token_types: Embedding<TokenType<TokenTypes>, Embed<Narrow>>,
-    norm: LayerNorm<Embed<Narrow>>,
-    widen: Linear<Embed<Narrow>, Model<Wide>>,
-    pub(crate) encoder: Encoder<Wide, HeadCount, Inner>,
+pub(crate) struct Albert<E = f32> {
+    words: Embedding<Vocab<Words>, Embed<Narrow>, E>,
+    positions: Embedding<Position<Positions>, Embed<Narrow>, E>,
+    token_types: Embedding<TokenType<TokenTypes>, Embed<Narrow>, E>,
+    norm: LayerNorm<Embed<Narrow>, E>,
+    widen: Linear<Embed<Narrow>, Model<Wide>, Bias, E>,
+    pub(crate) encoder: Encoder<Wide, HeadCount, Inner, Bias, E>,
 }
 
-impl Module for Albert {
+impl<E: Float> Module for Albert<E> {
     parameters!(words, positions, token_types, norm, widen, encoder);
 }
 
 /// A vector for every token.
-type Hidden<B, S> = Tensor<(Batch<B>, Seq<S>, Model<Wide>)>;
+type Hidden<B, S, E> = Tensor<(Batch<B>, Seq<S>, Model<Wide>), E>;
 /// Attention weights of every reaction, head and pair of tokens.
-type Weights<B, S> = Tensor<(Batch<B>, Heads<HeadCount>, Query<S>, Key<S>)>;
+type Weights<B, S, E> = Tensor<(Batch<B>, Heads<HeadCount>, Query<S>, Key<S>), E>;
 
-impl Albert {
+impl<E: Float> Albert<E> {
     /// Reads the weights; `config` is what the JSON beside them has under that name.
     pub(crate) fn load(weights: &Path, config: &Value) -> std::result::Result<Self, String> {
         let mut model = Self::from_config(config)?;
@@ -108,7 +108,7 @@ impl Albert {
     pub(crate) fn embed<B: Size, S: Size>(
         &self,
         tokens: &Tensor<(Batch<B>, Seq<S>), usize>,
-    ) -> Result<Hidden<B, S>> {
+    ) -> Result<Hidden<B, S, E>> {
         let (_, Seq(length)) = tokens.shape();
         let words = self.words.try_forward(tokens, &mut Infer)?;
         let positions = Infer.read(&self.positions.weight).try_slice(Position, 0, length)?;
@@ -128,8 +128,8 @@ impl Albert {
         &self,
         layer: usize,
         tokens: &Tensor<(Batch<B>, Seq<S>), usize>,
-        mask: impl MaskFor<(Batch<B>, Heads<HeadCount>, Query<S>, Key<S>)>,
-    ) -> Result<Weights<B, S>> {
+        mask: impl MaskFor<(Batch<B>, Heads<HeadCount>, Query<S>, Key<S>), E>,
+    ) -> Result<Weights<B, S, E>> {
         let mut x = self.embed(tokens)?;
         let mut layers = self.encoder.iter();
         for before in layers.by_ref().take(layer) {

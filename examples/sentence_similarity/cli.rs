@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::dtype::Dtype;
+
 pub(crate) const HELP: &str = "\
 Compares sentences by meaning with all-MiniLM-L6-v2.
 
@@ -13,6 +15,7 @@ Usage: sentence_similarity --model DIR 'first sentence' 'second sentence' …
 Options:
   --model DIR     the model's folder: model.safetensors, tokenizer.json, config.json
   --vectors FILE  write the sentence vectors as safetensors (tensor `vectors`)
+  --dtype TYPE    compute in f32 (unless given), f16 or bf16
   -h, --help      print this help
 
 Prints the cosine of every two sentences, from -1 to 1. A `--` before sentences lets
@@ -28,14 +31,14 @@ Exit code 2: an argument is wrong, or the model's folder is; 1: anything else fa
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Help,
-    Compare { model: PathBuf, sentences: Vec<String>, vectors: Option<PathBuf> },
+    Compare { model: PathBuf, sentences: Vec<String>, vectors: Option<PathBuf>, dtype: Dtype },
 }
 
 /// Reads the arguments after the program's name. The `Err` is one line.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
     let mut args = args.into_iter();
     let (mut model, mut vectors, mut sentences) = (None, None, Vec::new());
-    let mut only_sentences = false;
+    let (mut only_sentences, mut dtype) = (false, Dtype::default());
     while let Some(arg) = args.next() {
         let text = arg.to_str().ok_or_else(|| format!("argument {arg:?} is not UTF-8"))?;
         if only_sentences || !text.starts_with('-') {
@@ -53,6 +56,10 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         match option {
             "--model" => model = path()?,
             "--vectors" => vectors = path()?,
+            "--dtype" => {
+                let name = path()?.unwrap_or_default();
+                dtype = Dtype::parse(&name.to_string_lossy())?;
+            }
             "--" => only_sentences = true,
             "-h" | "--help" => return Ok(Command::Help),
             _ => return Err(format!("unknown option `{option}` (see --help)")),
@@ -62,7 +69,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
     if sentences.is_empty() {
         return Err("no sentences (see --help)".into());
     }
-    Ok(Command::Compare { model, sentences, vectors })
+    Ok(Command::Compare { model, sentences, vectors, dtype })
 }
 
 /// Says in one line what the model's folder lacks.

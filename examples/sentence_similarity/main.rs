@@ -5,6 +5,8 @@
 //! ```
 
 mod cli;
+#[path = "../common/dtype.rs"]
+mod dtype;
 mod model;
 mod similarity;
 mod words;
@@ -12,6 +14,7 @@ mod words;
 use std::{io::Write, process::ExitCode};
 
 use cli::Command;
+use dtype::with_dtype;
 use model::Config;
 use shapeproof::{FloatTensor, save_tensors};
 use words::Words;
@@ -35,12 +38,12 @@ fn run() -> Result<(), (u8, String)> {
     let usage = |message| (USAGE, message);
     let failure = |message| (FAILURE, message);
     let arguments = std::env::args_os().skip(1);
-    let (folder, sentences, file) = match cli::parse(arguments).map_err(usage)? {
+    let (folder, sentences, file, dtype) = match cli::parse(arguments).map_err(usage)? {
         Command::Help => {
             print!("{}", cli::HELP);
             return Ok(());
         }
-        Command::Compare { model, sentences, vectors } => (model, sentences, vectors),
+        Command::Compare { model, sentences, vectors, dtype } => (model, sentences, vectors, dtype),
     };
     cli::check_model(&folder).map_err(usage)?;
     let config = Config::read(&folder.join("config.json")).map_err(failure)?;
@@ -48,7 +51,8 @@ fn run() -> Result<(), (u8, String)> {
     let batch = words.batch(&sentences).map_err(failure)?;
     batch.notices.iter().for_each(|notice| eprintln!("sentence_similarity: {notice}"));
 
-    let vectors = model::encode(&folder, &config, &batch).map_err(failure)?;
+    let vectors = with_dtype!(dtype, E => model::encode::<E>(&folder, &config, &batch));
+    let vectors = vectors.map_err(failure)?;
     let rows: Vec<Vec<f32>> = vectors.to_vec().chunks(config.width).map(<[f32]>::to_vec).collect();
     let table = similarity::table(&sentences, &similarity::cosines(&rows));
     if let Some(file) = file {

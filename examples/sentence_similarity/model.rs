@@ -7,9 +7,9 @@ use std::path::Path;
 
 use serde_json::Value;
 use shapeproof::{
-    Activation, AnyTensor, Batch, C, Checkpoint, DivisibleBy, Embedding, Encoder, EncoderConfig,
-    EncoderLayer, Infer, Key, LayerNorm, Mode, Model, Module, Seq, Size, Source, Static, Tensor,
-    Vocab, WeightLayout, axis, dispatch, dyn_size, parameters,
+    Activation, AnyTensor, Batch, Bias, C, Checkpoint, DivisibleBy, Embedding, Encoder,
+    EncoderConfig, EncoderLayer, Float, Infer, Key, LayerNorm, Mode, Model, Module, Seq, Size,
+    Source, Static, Tensor, Vocab, WeightLayout, axis, dispatch, dyn_size, parameters,
 };
 
 use super::words::TokenBatch;
@@ -23,24 +23,26 @@ axis! {
 
 /// A BERT of `M` features in `H` heads, `F` in its feed-forward blocks, a vocabulary of `V` tokens
 /// and `P` positions.
-pub(crate) struct Bert<M: DivisibleBy<H>, H: Static, F: Static, V: Static, P: Static> {
-    words: Embedding<Vocab<V>, Model<M>>,
-    positions: Embedding<Position<P>, Model<M>>,
-    token_types: Embedding<TokenType<C<2>>, Model<M>>,
-    norm: LayerNorm<Model<M>>,
-    pub(crate) encoder: Encoder<M, H, F>,
+pub(crate) struct Bert<M: DivisibleBy<H>, H: Static, F: Static, V: Static, P: Static, E = f32> {
+    words: Embedding<Vocab<V>, Model<M>, E>,
+    positions: Embedding<Position<P>, Model<M>, E>,
+    token_types: Embedding<TokenType<C<2>>, Model<M>, E>,
+    norm: LayerNorm<Model<M>, E>,
+    pub(crate) encoder: Encoder<M, H, F, Bias, E>,
 }
 
-impl<M: DivisibleBy<H>, H: Static, F: Static, V: Static, P: Static> Module for Bert<M, H, F, V, P> {
+impl<M: DivisibleBy<H>, H: Static, F: Static, V: Static, P: Static, E: Float> Module
+    for Bert<M, H, F, V, P, E>
+{
     parameters!(words, positions, token_types, norm, encoder);
 }
 
 /// Hidden states: a vector for every token.
-pub(crate) type Hidden<B, S, M> = Tensor<(Batch<B>, Seq<S>, Model<M>)>;
+pub(crate) type Hidden<B, S, M, E = f32> = Tensor<(Batch<B>, Seq<S>, Model<M>), E>;
 
 /// The vector of each sentence of the batch, as rows, by the model in `folder`. The `Err` is one
 /// line.
-pub(crate) fn encode(
+pub(crate) fn encode<E: Float>(
     folder: &Path,
     config: &Config,
     batch: &TokenBatch,
@@ -48,26 +50,28 @@ pub(crate) fn encode(
     let Config { width, heads, inner, words, positions, .. } = *config;
     dispatch!(
         (width, heads, inner, words, positions) as (M, H, F, V, P) in [(384, 12, 1536, 30522, 512)]
-            => encode_with::<M, H, F, V, P>(folder, config, batch)
+            => encode_with::<M, H, F, V, P, E>(folder, config, batch)
     )
     .map_err(|error| format!("{}: {error}", folder.join("config.json").display()))?
     .map_err(|error| error.to_string())
 }
 
-fn encode_with<M: DivisibleBy<H>, H: Static, F: Static, V: Static, P: Static>(
+fn encode_with<M: DivisibleBy<H>, H: Static, F: Static, V: Static, P: Static, E: Float>(
     folder: &Path,
     config: &Config,
     batch: &TokenBatch,
 ) -> shapeproof::Result<AnyTensor> {
-    let model = Bert::<M, H, F, V, P>::load(config, &folder.join("model.safetensors"))?;
+    let model = Bert::<M, H, F, V, P, E>::load(config, &folder.join("model.safetensors"))?;
     dyn_size!(sentences = batch.batch, length = batch.length);
     let shape = (Batch(sentences), Seq(length));
     let tokens = Tensor::try_from_vec(shape, batch.ids.clone())?;
     let keep = Tensor::try_from_vec(shape, batch.keep.clone())?;
-    Ok(mean_of_tokens(&model.forward(&tokens, &keep)?, &keep).erase())
+    Ok(mean_of_tokens(&model.forward(&tokens, &keep)?.to::<f32>(), &keep).erase())
 }
 
-impl<M: DivisibleBy<H>, H: Static, F: Static, V: Static, P: Static> Bert<M, H, F, V, P> {
+impl<M: DivisibleBy<H>, H: Static, F: Static, V: Static, P: Static, E: Float>
+    Bert<M, H, F, V, P, E>
+{
     pub(crate) fn load(config: &Config, weights: &Path) -> shapeproof::Result<Self> {
         let layer =
             EncoderConfig { activation: Activation::Gelu, ..EncoderConfig::new(config.epsilon) };
@@ -96,7 +100,7 @@ impl<M: DivisibleBy<H>, H: Static, F: Static, V: Static, P: Static> Bert<M, H, F
         &self,
         tokens: &Tensor<(Batch<B>, Seq<S>), usize>,
         keep: &Tensor<(Batch<B>, Seq<S>), bool>,
-    ) -> shapeproof::Result<Hidden<B, S, M>> {
+    ) -> shapeproof::Result<Hidden<B, S, M, E>> {
         Ok(self.encoder.forward(&self.embed(tokens)?, keep.rename(Seq, Key), &mut Infer))
     }
 
@@ -107,7 +111,7 @@ impl<M: DivisibleBy<H>, H: Static, F: Static, V: Static, P: Static> Bert<M, H, F
     pub(crate) fn embed<B: Size, S: Size>(
         &self,
         tokens: &Tensor<(Batch<B>, Seq<S>), usize>,
-    ) -> shapeproof::Result<Hidden<B, S, M>> {
+    ) -> shapeproof::Result<Hidden<B, S, M, E>> {
         let (_, Seq(length)) = tokens.shape();
         let words = self.words.try_forward(tokens, &mut Infer)?;
         let positions = Infer.read(&self.positions.weight).try_slice(Position, 0, length)?;

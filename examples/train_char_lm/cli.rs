@@ -2,6 +2,8 @@
 
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
 
+use crate::dtype::Dtype;
+
 pub(crate) const HELP: &str = "\
 Trains a small character model on Shakespeare's As You Like It, which is compiled in.
 
@@ -11,6 +13,7 @@ Options:
   --steps N     how many steps the whole run has, 600 unless given
   --seed N      what the beginning and the windows depend on, 1 unless given
   --out DIR     the folder of the run's files, ./train_char_lm unless given
+  --dtype TYPE  compute in f32 (unless given), f16 or bf16; what is learned is kept in f32
   --resume      go on with the run in that folder, from its last save
   -h, --help    print this help
 
@@ -38,6 +41,7 @@ pub(crate) struct Request {
     pub(crate) steps: usize,
     pub(crate) seed: u64,
     pub(crate) out: PathBuf,
+    pub(crate) dtype: Dtype,
     pub(crate) resume: bool,
 }
 
@@ -45,6 +49,7 @@ pub(crate) struct Request {
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
     let mut args = args.into_iter();
     let (mut steps, mut seed, mut out, mut resume) = (None, None, None, false);
+    let mut dtype = Dtype::default();
     while let Some(arg) = args.next() {
         let text = arg.to_str().ok_or_else(|| format!("argument {arg:?} is not UTF-8"))?;
         let (option, value) = match text.split_once('=') {
@@ -59,7 +64,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
             }
             _ => {}
         }
-        let known = ["--steps", "--seed", "--out"].contains(&option);
+        let known = ["--steps", "--seed", "--out", "--dtype"].contains(&option);
         if !known {
             let what = if text.starts_with('-') { "option" } else { "argument" };
             return Err(format!("unknown {what} `{text}` (see --help)"));
@@ -68,6 +73,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         let value = value.ok_or_else(|| format!("{option} needs a value"))?;
         match option {
             "--steps" => steps = Some(number(option, &value, "from 1 on", |n: &usize| *n > 0)?),
+            "--dtype" => dtype = Dtype::parse(&value.to_string_lossy())?,
             "--seed" => seed = Some(number(option, &value, "from 0 on", |_| true)?),
             _ => out = Some(PathBuf::from(value)),
         }
@@ -79,6 +85,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         steps: steps.unwrap_or(600),
         seed: seed.unwrap_or(1),
         out: out.unwrap_or_else(|| "train_char_lm".into()),
+        dtype,
         resume,
     }))
 }

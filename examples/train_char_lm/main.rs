@@ -6,6 +6,8 @@
 
 mod cli;
 mod curve;
+#[path = "../common/dtype.rs"]
+mod dtype;
 mod model;
 mod sample;
 mod text;
@@ -25,9 +27,10 @@ use std::{
 
 use cli::{Command, Request};
 use curve::Losses;
+use dtype::with_dtype;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use model::Characters;
-use shapeproof::{Generator, Static};
+use shapeproof::{Float, Generator, Static};
 use text::Text;
 use training::{CHARACTERS, Run};
 
@@ -66,19 +69,24 @@ fn run() -> Outcome<()> {
         }
         Command::Train(request) => request,
     };
+    with_dtype!(request.dtype, E => train::<E>(&request))
+}
+
+/// The run asked for.
+fn train<E: Float>(request: &Request) -> Outcome<()> {
     let interrupted = interruption().map_err(failure)?;
     let text = Text::new(text::PLAY);
     if text.count() != Characters::N {
         let (found, compiled) = (text.count(), Characters::N);
         return Err(failure(format!("the text has {found} characters, compiled for {compiled}")));
     }
-    let files = Files::of(&request).map_err(failure)?;
-    let (mut run, mut losses) = begin(&request, &files).map_err(failure)?;
+    let files = Files::of(request).map_err(failure)?;
+    let (mut run, mut losses) = begin::<E>(request, &files).map_err(failure)?;
 
-    let progress = Progress::new(&run, &request);
+    let progress = Progress::new(&run, request);
     while run.step < request.steps {
         if interrupted.load(Ordering::Relaxed) {
-            return Err(stopped(&run, &losses, &files, &request));
+            return Err(stopped(&run, &losses, &files, request));
         }
         if run.step.is_multiple_of(ROUND) {
             round(&run, &text, &mut losses, &files, &progress).map_err(failure)?;
@@ -128,7 +136,7 @@ impl Files {
         Ok(Files { run, table, curve })
     }
 
-    fn save(&self, run: &Run, losses: &Losses) -> Result<(), String> {
+    fn save<E: Float>(&self, run: &Run<E>, losses: &Losses) -> Result<(), String> {
         // The table first: of a run that is saved, the losses are there.
         std::fs::write(&self.table, losses.to_csv()).map_err(|error| at(&self.table, &error))?;
         run.save(&self.run).map_err(|error| error.to_string())
@@ -140,7 +148,7 @@ fn at(path: &Path, error: &dyn Display) -> String {
 }
 
 /// A new run, or the one in the folder.
-fn begin(request: &Request, files: &Files) -> Result<(Run, Losses), String> {
+fn begin<E: Float>(request: &Request, files: &Files) -> Result<(Run<E>, Losses), String> {
     if !request.resume {
         let run = Run::new(request.steps, request.seed).map_err(|error| error.to_string())?;
         // So that it is known now whether the folder can be written to.
@@ -159,8 +167,8 @@ fn begin(request: &Request, files: &Files) -> Result<(Run, Losses), String> {
 }
 
 /// What is done between rounds of steps: the held-out loss, a save, a short text.
-fn round(
-    run: &Run,
+fn round<E: Float>(
+    run: &Run<E>,
     text: &Text,
     losses: &mut Losses,
     files: &Files,
@@ -177,7 +185,7 @@ fn round(
 }
 
 /// The held-out loss, once for each number of steps.
-fn measure(run: &Run, text: &Text, losses: &mut Losses) -> Result<f64, String> {
+fn measure<E: Float>(run: &Run<E>, text: &Text, losses: &mut Losses) -> Result<f64, String> {
     if let Some(&(_, loss)) = losses.held_out.last().filter(|(done, _)| *done == run.step) {
         return Ok(loss);
     }
@@ -187,14 +195,19 @@ fn measure(run: &Run, text: &Text, losses: &mut Losses) -> Result<f64, String> {
 }
 
 /// A text that depends on the model alone.
-fn write(run: &Run, text: &Text, count: usize) -> Result<String, String> {
+fn write<E: Float>(run: &Run<E>, text: &Text, count: usize) -> Result<String, String> {
     let mut generator = Generator::seeded(run.step as u64);
     sample::sample(&run.model, text, BEGINNING, count, &mut generator)
         .map_err(|error| error.to_string())
 }
 
 /// Saves, and says how to go on.
-fn stopped(run: &Run, losses: &Losses, files: &Files, request: &Request) -> (u8, String) {
+fn stopped<E: Float>(
+    run: &Run<E>,
+    losses: &Losses,
+    files: &Files,
+    request: &Request,
+) -> (u8, String) {
     if let Err(message) = files.save(run, losses) {
         return failure(message);
     }
@@ -207,7 +220,12 @@ fn stopped(run: &Run, losses: &Losses, files: &Files, request: &Request) -> (u8,
 }
 
 /// Saves, draws and writes what the run has come to.
-fn finish(run: &Run, text: &Text, mut losses: Losses, files: &Files) -> Result<(), String> {
+fn finish<E: Float>(
+    run: &Run<E>,
+    text: &Text,
+    mut losses: Losses,
+    files: &Files,
+) -> Result<(), String> {
     let held_out = measure(run, text, &mut losses)?;
     files.save(run, &losses)?;
     losses.draw(&files.curve)?;
@@ -227,7 +245,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(run: &Run, request: &Request) -> Self {
+    fn new<E: Float>(run: &Run<E>, request: &Request) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let target =
             if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };

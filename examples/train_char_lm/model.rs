@@ -4,9 +4,9 @@
 //! Every width is a type, and batch and length are generic: any [`Size`], read at run time or not.
 
 use shapeproof::{
-    Activation, Batch, C, Causal, Embedding, Encoder, EncoderConfig, EncoderLayer, Generator,
-    LayerNorm, LearnedPositions, Mode, Model, Module, NormPlacement, Result, Seq, Size, Tensor,
-    Vocab, parameters,
+    Activation, Batch, Bias, C, Causal, Embedding, Encoder, EncoderConfig, EncoderLayer, Float,
+    Generator, LayerNorm, LearnedPositions, Mode, Model, Module, NormPlacement, Result, Seq, Size,
+    Tensor, Vocab, parameters,
 };
 
 /// The different characters of the text.
@@ -21,17 +21,17 @@ const LAYERS: usize = 2;
 /// Of the normal distribution that embeddings are drawn from.
 const DEVIATION: f64 = 0.02;
 
-pub(crate) struct CharLm {
-    characters: Embedding<Vocab<Characters>, Model<Width>>,
-    positions: LearnedPositions<Seq<Context>, Model<Width>>,
-    encoder: Encoder<Width, HeadCount, Inner>,
+pub(crate) struct CharLm<E = f32> {
+    characters: Embedding<Vocab<Characters>, Model<Width>, E>,
+    positions: LearnedPositions<Seq<Context>, Model<Width>, E>,
+    encoder: Encoder<Width, HeadCount, Inner, Bias, E>,
 }
 
-impl Module for CharLm {
+impl<E: Float> Module for CharLm<E> {
     parameters!(characters, positions, encoder);
 }
 
-impl CharLm {
+impl<E: Float> CharLm<E> {
     /// A model that has learned nothing.
     pub(crate) fn new(generator: &mut Generator) -> Self {
         let config = EncoderConfig {
@@ -54,7 +54,7 @@ impl CharLm {
         &self,
         tokens: &Tensor<(Batch<B>, Seq<S>), usize>,
         mode: &mut impl Mode,
-    ) -> Result<Tensor<(Batch<B>, Seq<S>, Vocab<Characters>)>> {
+    ) -> Result<Tensor<(Batch<B>, Seq<S>, Vocab<Characters>), E>> {
         let (_, length) = tokens.shape();
         let x = self.characters.try_forward(tokens, mode)?;
         let x = x.add(&self.positions.try_forward(0, length, mode)?);

@@ -1,6 +1,6 @@
 //! A text by the model.
 
-use shapeproof::{Batch, C, Generator, Infer, Result, Seq, Size, Static, Tensor, dyn_size};
+use shapeproof::{Batch, C, Float, Generator, Infer, Result, Seq, Size, Static, Tensor, dyn_size};
 
 use super::{
     model::{CharLm, Context},
@@ -9,8 +9,8 @@ use super::{
 
 /// The text that `beginning` is continued with, character by character, each drawn as the model finds it
 /// likely. Characters of the beginning that the play does not have are left out.
-pub(crate) fn sample(
-    model: &CharLm,
+pub(crate) fn sample<E: Float>(
+    model: &CharLm<E>,
     text: &Text,
     beginning: &str,
     count: usize,
@@ -22,7 +22,7 @@ pub(crate) fn sample(
         let seen = &tokens[tokens.len().saturating_sub(Context::N)..];
         dyn_size!(length = seen.len());
         let seen = Tensor::try_from_vec((Batch(C::<1>), Seq(length)), seen.to_vec())?;
-        let logits = model.forward(&seen, &mut Infer)?;
+        let logits = model.forward(&seen, &mut Infer)?.to::<f32>();
         let last = length.get().saturating_sub(1);
         let last = logits.try_slice(Seq, last, C::<1>)?;
         tokens.push(drawn(&last.softmax(shapeproof::Vocab).to_vec(), generator));

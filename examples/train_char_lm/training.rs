@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use shapeproof::{
-    AdamW, Batch, C, Generator, Infer, Optimizer, Result, Schedule, Static, Train, dyn_size,
-    load_training, save_training, try_cross_entropy,
+    AdamW, Batch, C, Float, Generator, Infer, LossScale, Optimizer, Result, Schedule, Static,
+    Train, dyn_size, load_training, save_training, try_cross_entropy,
 };
 
 use super::{
@@ -22,8 +22,8 @@ const WARM_UP: usize = 50;
 const LONGEST_GRADIENT: f64 = 1.0;
 
 /// A run between two steps.
-pub(crate) struct Run {
-    pub(crate) model: CharLm,
+pub(crate) struct Run<E = f32> {
+    pub(crate) model: CharLm<E>,
     optimizer: Optimizer<AdamW>,
     generator: Generator,
     schedule: Schedule,
@@ -31,14 +31,18 @@ pub(crate) struct Run {
     pub(crate) step: usize,
 }
 
-impl Run {
+impl<E: Float> Run<E> {
     /// A run of so many steps that has not begun.
     pub(crate) fn new(steps: usize, seed: u64) -> Result<Self> {
         let mut generator = Generator::seeded(seed);
         let rule = AdamW { betas: (0.9, 0.99), weight_decay: 0.01, ..AdamW::default() };
+        let mut optimizer = Optimizer::try_new(rule)?;
+        if E::NAME == "f16" {
+            optimizer = optimizer.scaling_losses(LossScale::default());
+        }
         Ok(Run {
             model: CharLm::new(&mut generator),
-            optimizer: Optimizer::try_new(rule)?,
+            optimizer,
             generator,
             schedule: Schedule::cosine(PEAK, steps).floor(PEAK / 10.0).warm_up(WARM_UP),
             step: 0,
@@ -64,14 +68,17 @@ impl Run {
         let (tokens, targets) = text.draw(Batch(BatchSize::default()), &mut self.generator)?;
         // Nothing is dropped, so nothing depends on this seed.
         let mut train = Train::seeded(0);
-        let logits = self.model.forward(&tokens, &mut train)?;
+        // The loss is taken in f32, whatever the model computes in.
+        let logits = self.model.forward(&tokens, &mut train)?.to::<f32>();
         let loss = try_cross_entropy(&logits, &targets)?;
-        let mut gradients = train.backward(&loss);
+        let gradients = self.optimizer.backward(&train, &loss);
         let value = f64::from(loss.value());
         // What was recorded holds the parameters, which could not be updated in place.
         drop((logits, loss));
-        gradients.try_clip_norm(LONGEST_GRADIENT)?;
-        self.optimizer.step(&mut self.model, &gradients, self.schedule.rate(self.step))?;
+        if let Some(mut gradients) = gradients {
+            gradients.try_clip_norm(LONGEST_GRADIENT)?;
+            self.optimizer.step(&mut self.model, &gradients, self.schedule.rate(self.step))?;
+        }
         self.step += 1;
         Ok(value)
     }
@@ -83,7 +90,7 @@ impl Run {
         for starts in starts.chunks(BatchSize::N) {
             dyn_size!(batch = starts.len());
             let (tokens, targets) = text.windows(Batch(batch), starts)?;
-            let logits = self.model.forward(&tokens, &mut Infer)?;
+            let logits = self.model.forward(&tokens, &mut Infer)?.to::<f32>();
             let loss = f64::from(try_cross_entropy(&logits, &targets)?.value());
             sum += loss * as_f64(starts.len());
         }

@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// The gradients of the parameters that `loss`, of one element, was computed from.
-pub(crate) fn backward<E: Float>(loss: &AnyTensor<E>) -> Gradients {
+/// The gradients of the parameters that `loss`, of one element, was computed from, times `factor`.
+pub(crate) fn backward<E: Float>(loss: &AnyTensor<E>, factor: f64) -> Gradients {
     let mut gradients = Gradients::default();
     let mut waiting = Waiting::default();
     if let Some(node) = loss.node() {
-        let one = AnyTensor::from_packed(loss.dims(), vec![E::from_f64(1.0)]);
-        waiting.add(node.clone(), FloatTensor::new(one));
+        let first = AnyTensor::from_packed(loss.dims(), vec![E::Wide::from_f64(factor)]);
+        waiting.add(node.clone(), FloatTensor::new(first));
     }
     // Whatever uses a node has a higher number, so its gradient is complete when it is the highest.
     while let Some((_, (node, gradient))) = waiting.0.pop_last() {

@@ -4,7 +4,7 @@ use super::{Checkpoint, Source, TensorFile, WeightLayout, quoted, save_tensors};
 use crate::element::{Element, Float};
 use crate::error::{Error, Result};
 use crate::nn::{AnyParameter, Module, parameters};
-use crate::optim::{Optimizer, Slots, State, UpdateRule};
+use crate::optim::{LossScale, Optimizer, Slots, State, UpdateRule};
 use crate::tensor::{AnyTensor, FloatTensor, Generator};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,6 +15,8 @@ const MODEL: &str = "model.";
 const STEP: &str = "step";
 /// The key of the generator.
 const GENERATOR: &str = "generator";
+/// The key of how losses are scaled.
+const LOSS_SCALE: &str = "loss_scale";
 /// What stands before a parameter's name in the key that counts its updates.
 const UPDATES: &str = "updates";
 
@@ -31,6 +33,7 @@ const UPDATES: &str = "updates";
 /// | `adamw.mean.NAME`, … | the optimizer's state of a parameter, after the rule's name |
 /// | `adamw.updates.NAME` | how often the parameter has been updated |
 /// | `step` | the steps that are done |
+/// | `loss_scale` | where losses are scaled: the factor, good steps in a row, skipped steps |
 /// | `generator` | its seed in eight numbers, and how far it is in three, the lowest first |
 ///
 /// # Errors
@@ -88,6 +91,9 @@ pub fn save_training<M: Module + ?Sized, R: UpdateRule>(
             return Err(Error::file(path, message));
         }
     }
+    if let Some(scale) = optimizer.loss_scale() {
+        tensors.push((LOSS_SCALE.into(), numbers(&scale.to_numbers())));
+    }
     tensors.push((STEP.into(), count(path, step as u64)?));
     tensors.push((GENERATOR.into(), numbers(&generator.to_numbers().map(f64::from))));
     save_tensors(path, tensors)
@@ -135,6 +141,7 @@ pub fn load_training<M: Module + ?Sized, R: UpdateRule>(
     let step = usize::try_from(step)
         .map_err(|_| file.refused(STEP, format!("{step} steps are more than can be counted")))?;
     let saved = read_generator(&file)?;
+    let scale = optimizer.loss_scale().map(|_| read_loss_scale(&file)).transpose()?;
     let state = read_state(&file, &*module, optimizer)?;
     Checkpoint::new(WeightLayout::InOut)
         .sources(|name| Source::key(format!("{MODEL}{name}")))
@@ -143,6 +150,7 @@ pub fn load_training<M: Module + ?Sized, R: UpdateRule>(
         .exactly()
         .load_from(module, &file)?;
     optimizer.set_state(state);
+    scale.into_iter().for_each(|scale| optimizer.set_loss_scale(scale));
     *generator = saved;
     Ok(step)
 }
@@ -159,6 +167,7 @@ fn read_state<M: Module + ?Sized, R: UpdateRule>(
     optimizer: &Optimizer<R>,
 ) -> Result<BTreeMap<String, State>> {
     let mut used = BTreeSet::from([STEP.to_owned(), GENERATOR.to_owned()]);
+    used.extend(optimizer.loss_scale().map(|_| LOSS_SCALE.to_owned()));
     let mut all = BTreeMap::new();
     for (name, parameter) in parameters(module) {
         let updates = key::<R>(UPDATES, &name);
@@ -201,6 +210,14 @@ fn read_slots<E: Float>(
         file.read_as(key, None)
     };
     keys.iter().map(read).collect()
+}
+
+fn read_loss_scale(file: &TensorFile) -> Result<LossScale> {
+    let found = read_numbers(file, LOSS_SCALE)?;
+    let numbers = <[f64; 3]>::try_from(found.as_slice()).ok();
+    numbers
+        .and_then(LossScale::from_numbers)
+        .ok_or_else(|| file.refused(LOSS_SCALE, format!("no scale of losses: {found:?}")))
 }
 
 fn read_generator(file: &TensorFile) -> Result<Generator> {

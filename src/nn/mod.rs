@@ -35,8 +35,8 @@ pub use loss::{CrossEntropy, mean_squared_error, try_cross_entropy};
 pub use mode::{Infer, Mode, RecordedUnderTrain, Train};
 pub(crate) use module::fmt_module;
 pub use module::{
-    Field, FieldMut, Module, OrNothing, Visitor, VisitorMut, count_parameters, parameters,
-    parameters_mut,
+    Field, FieldMut, Module, OrNothing, Visitor, VisitorMut, copy_parameters, count_parameters,
+    parameters, parameters_mut,
 };
 pub(crate) use packing::{Map, Packing, ReadMap, is_recorded};
 pub use parameter::{AnyParameter, Parameter};

@@ -91,7 +91,16 @@ impl Train {
     /// assert_eq!(gradients.of(&layer.bias).to_vec(), [1.0]);
     /// ```
     pub fn backward<S: ScalarLoss, E: Float>(&self, loss: &Tensor<S, E>) -> Gradients {
-        backward(loss.any())
+        self.backward_from(loss, 1.0)
+    }
+
+    /// The gradients of `factor` · `loss`.
+    pub(crate) fn backward_from<S: ScalarLoss, E: Float>(
+        &self,
+        loss: &Tensor<S, E>,
+        factor: f64,
+    ) -> Gradients {
+        backward(loss.any(), factor)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::{AnyParameter, Parameter};
 use crate::element::Float;
+use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::tensor::{ParameterId, shape_text};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::{self, Formatter};
 
 /// Something with parameters; `parameters!(…)` writes both methods.
@@ -243,6 +244,66 @@ pub fn parameters_mut<M: Module + ?Sized>(module: &mut M) -> Vec<(String, &mut d
 /// The number of learned numbers in a module; shared ones count once.
 pub fn count_parameters<M: Module + ?Sized>(module: &M) -> usize {
     parameters(module).iter().map(|(_, parameter)| parameter.dims().iter().product::<usize>()).sum()
+}
+
+/// Gives the parameters of `to` the values that `from` has under the same names: a model in other elements,
+/// such as one for inference in half precision, is made empty and then filled.
+///
+/// # Numerics
+/// Each number is rounded to the nearest that the other element type has.
+///
+/// # Errors
+/// Where one of the two has a parameter that the other has not, or of other sizes; or a number is finite
+/// in `from` and not as an element of `to`. Nothing has changed then.
+///
+/// # Examples
+/// ```
+/// use shapeproof::{
+///     Batch, Bias, C, Generator, Hidden, Infer, Linear, Model, Tensor, bf16, copy_parameters,
+/// };
+///
+/// let mut generator = Generator::seeded(1);
+/// let layer = Linear::<Model<C<4>>, Hidden<C<2>>>::xavier(&mut generator);
+/// let mut half = Linear::<Model<C<4>>, Hidden<C<2>>, Bias, bf16>::zeros();
+/// copy_parameters(&layer, &mut half)?;
+///
+/// let x = Tensor::<(Batch<C<3>>, Model<C<4>>)>::normal(0.0, 1.0, &mut generator);
+/// let y = half.forward(&x.to::<bf16>(), &mut Infer).to::<f32>();
+/// assert!(y.all_close(&layer.forward(&x, &mut Infer), 2e-2, 2e-2));
+/// # Ok::<(), shapeproof::Error>(())
+/// ```
+pub fn copy_parameters<F: Module + ?Sized, T: Module + ?Sized>(from: &F, to: &mut T) -> Result<()> {
+    let mut values = BTreeMap::new();
+    for (name, parameter) in parameters(from) {
+        values.insert(name, parameter.value());
+    }
+    let mut rounded = Vec::new();
+    for (name, parameter) in parameters(to) {
+        let Some(value) = values.remove(&name) else {
+            return Err(Error::value(format!("the other module has no parameter {name:?}")));
+        };
+        if *value.dims() != *parameter.dims() {
+            let (expected, found) = (parameter.dims(), value.dims());
+            return Err(Error::shape(format!(
+                "parameter {name:?}: expected sizes {expected:?}, found {found:?}"
+            )));
+        }
+        let result = parameter.rounded(&value);
+        if value.is_finite() && !result.is_finite() {
+            let element = parameter.element();
+            return Err(Error::value(format!(
+                "parameter {name:?}: expected numbers that are finite in {element}"
+            )));
+        }
+        rounded.push(result);
+    }
+    if let Some(name) = values.keys().next() {
+        return Err(Error::value(format!("there is no parameter {name:?} to be filled")));
+    }
+    parameters_mut(to)
+        .into_iter()
+        .zip(rounded)
+        .try_for_each(|((_, parameter), value)| parameter.try_set(value))
 }
 
 /// Writes a module as its parameters with their axes: `Linear { weight: (Model 4, Hidden 8) f32, … }`.

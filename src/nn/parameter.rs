@@ -146,6 +146,9 @@ pub trait AnyParameter {
     /// # Errors
     /// Where the sizes differ; the parameter keeps its value.
     fn try_set(&mut self, value: FloatTensor) -> Result<()>;
+    /// A value as this parameter would have it.
+    #[doc(hidden)]
+    fn rounded(&self, value: &FloatTensor) -> FloatTensor;
     /// The name of the element type that it is changed in: `f32` for halves.
     #[doc(hidden)]
     fn wide_element(&self) -> &'static str;
@@ -187,6 +190,9 @@ impl<S: Shape, E: Float> AnyParameter for Parameter<S, E> {
         self.check_sizes(&value)?;
         self.put(Held { value: value.to(), master: None });
         Ok(())
+    }
+    fn rounded(&self, value: &FloatTensor) -> FloatTensor {
+        FloatTensor::new(value.to::<E>())
     }
     fn wide_element(&self) -> &'static str {
         E::Wide::NAME

@@ -2,11 +2,13 @@
 
 mod adam;
 mod clip;
+mod loss_scale;
 mod optimizer;
 mod schedule;
 mod sgd;
 
 pub use adam::{Adam, AdamW};
+pub use loss_scale::LossScale;
 pub use optimizer::Optimizer;
 pub(crate) use optimizer::{Slots, State};
 pub use schedule::Schedule;

@@ -1,6 +1,6 @@
 //! What walks over a module's parameters and updates each by its gradient.
 
-use super::UpdateRule;
+use super::{LossScale, UpdateRule};
 use crate::autodiff::Gradients;
 use crate::element::{Element, Float};
 use crate::error::{Error, Result};
@@ -17,9 +17,10 @@ use std::ops::Range;
 /// share is updated once. One that the loss does not depend on is left alone, and so is its state.
 ///
 /// # Numerics
-/// Updates and state are in the parameter's own elements, or in `f32` where those are `f16` or `bf16`: such
-/// a parameter keeps what it is rounded from beside its value, from its first update on. Rates, powers of β and the like in f64, rounded
-/// once. The bits are the same for every number of threads and every instruction set.
+/// Updates and state are in the parameter's own elements, or in f32 where those are `f16` or `bf16`: from
+/// its first update on such a parameter keeps in f32 what its value is rounded from, since a step is often
+/// smaller than half of a half type's last digit. Rates, powers of β and the like are in f64, rounded once.
+/// The bits are the same for every number of threads and every instruction set.
 ///
 /// Updates are in place where nothing else holds the parameter's value: the loss and what it was computed
 /// from do, so a program that drops them before the step saves a copy of the model.
@@ -65,6 +66,7 @@ pub struct Optimizer<R> {
     factors: Vec<(Names, f64)>,
     frozen: Vec<Names>,
     state: BTreeMap<String, State>,
+    pub(super) loss_scale: Option<LossScale>,
 }
 
 /// Chooses parameters by their full names.
@@ -108,7 +110,8 @@ impl<R> Optimizer<R> {
     {
         rule.check()?;
         let (groups, factors, frozen) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Optimizer { rule, groups, factors, frozen, state: BTreeMap::new() })
+        let (state, loss_scale) = (BTreeMap::new(), None);
+        Ok(Optimizer { rule, groups, factors, frozen, state, loss_scale })
     }
 }
 
@@ -243,6 +246,10 @@ impl<R: UpdateRule> Optimizer<R> {
     /// Other state. The caller has established that it has the slots of each name's rule.
     pub(crate) fn set_state(&mut self, state: BTreeMap<String, State>) {
         self.state = state;
+    }
+
+    pub(crate) fn set_loss_scale(&mut self, scale: LossScale) {
+        self.loss_scale = Some(scale);
     }
 
     /// The names of what is kept of a parameter.

@@ -4,7 +4,7 @@
 #[path = "../../examples/generate/cli.rs"]
 mod cli;
 #[path = "../../examples/generate/model.rs"]
-mod model;
+pub(crate) mod model;
 #[path = "../../examples/generate/sampling.rs"]
 mod sampling;
 #[path = "../../examples/generate/text.rs"]
@@ -12,7 +12,11 @@ mod text;
 #[path = "../../examples/generate/words.rs"]
 mod words;
 
-use std::{ffi::OsString, path::Path, sync::LazyLock};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
 
 use shapeproof::{Attention, Batch, C, Causal, Infer, Key, Query, Seq, Size, Tensor, dyn_size};
 
@@ -23,6 +27,7 @@ use self::{
     text::{End, Failure},
     words::Words,
 };
+use crate::dtype::Dtype;
 use crate::fixtures::{Config, assert_close, read_json, reference};
 
 /// What the reference allows on logits of size 18.
@@ -30,11 +35,15 @@ const LOGITS: f64 = 1e-4;
 const ATTENTION: f64 = 2e-5;
 
 static LOADED: LazyLock<(Glass, Words)> = LazyLock::new(|| {
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/models");
-    let json = read_json(&models.join("glassllm_en.json"));
-    let model = Glass::load(&models.join("glassllm_en.safetensors"), &json["config"]).unwrap();
-    (model, Words::from_json(&json).unwrap())
+    let (weights, json) = glass_files();
+    (Glass::load(&weights, &json["config"]).unwrap(), Words::from_json(&json).unwrap())
 });
+
+/// The model's weights, and what the JSON beside them has.
+pub(crate) fn glass_files() -> (PathBuf, serde_json::Value) {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/models");
+    (models.join("glassllm_en.safetensors"), read_json(&models.join("glassllm_en.json")))
+}
 
 /// The logits of all positions, the tokens fed in steps of these lengths.
 fn logits(ids: &[usize], steps: &[usize]) -> Vec<f32> {
@@ -170,7 +179,13 @@ fn attention_of_the_first_and_last_layer_is_that_of_the_reference() {
 }
 
 fn request(prompt: &str, tokens: usize) -> Request {
-    Request { prompt: prompt.into(), tokens, sampling: Sampling::GREEDY, stats: false }
+    Request {
+        prompt: prompt.into(),
+        tokens,
+        sampling: Sampling::GREEDY,
+        dtype: Dtype::F32,
+        stats: false,
+    }
 }
 
 fn written(request: &Request) -> (String, End, usize) {

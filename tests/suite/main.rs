@@ -6,11 +6,14 @@
 mod blocks;
 mod cache;
 mod cases;
+#[path = "../../examples/common/dtype.rs"]
+mod dtype;
 mod fixtures;
 mod generate;
 mod glassllm;
 mod gradients;
 mod grouped;
+mod halves;
 mod io;
 mod linear_attention;
 mod map_atoms;

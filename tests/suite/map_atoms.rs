@@ -21,6 +21,7 @@ use self::{
     mapping::{MappedAtom, map_atoms},
     smiles::{Reaction, Vocabulary},
 };
+use crate::dtype::Dtype;
 use crate::fixtures::{Config, Tensors, read_json, reference};
 
 fn model_json() -> serde_json::Value {
@@ -198,7 +199,7 @@ fn map_atoms_reads_its_arguments() {
     let parse = |args: &[&str]| cli::parse(args.iter().map(OsString::from));
     let map = |reactions: &[&str], plot: Option<&str>| {
         let reactions = reactions.iter().map(ToString::to_string).collect();
-        Ok(Command::Map { reactions, plot: plot.map(Into::into) })
+        Ok(Command::Map { reactions, plot: plot.map(Into::into), dtype: Dtype::F32 })
     };
     assert_eq!(parse(&[]), map(&[cli::EXAMPLE], None));
     assert_eq!(parse(&["C>>C", "--plot", "a.svg", "N>>N"]), map(&["C>>C", "N>>N"], Some("a.svg")));

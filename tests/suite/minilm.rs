@@ -3,7 +3,7 @@
 //! are skipped.
 
 #[path = "../../examples/sentence_similarity/model.rs"]
-mod model;
+pub(crate) mod model;
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ fn minilm(folder: &Path) -> MiniLm {
 }
 
 /// The reference's padded batch.
-fn batch(reference: &Tensors) -> TokenBatch {
+pub(crate) fn batch(reference: &Tensors) -> TokenBatch {
     let [batch, length] = *reference.dims("input_ids") else { panic!("two axes") };
     TokenBatch {
         ids: reference.usize("input_ids"),
@@ -153,7 +153,7 @@ fn a_config_that_the_example_was_not_compiled_for_is_refused_in_one_line() {
     let batch =
         TokenBatch { ids: vec![101], keep: vec![true], batch: 1, length: 1, notices: Vec::new() };
     let config = Config::read(&changed("num_attention_heads", 6.into())).unwrap();
-    let message = encode(Path::new("folder"), &config, &batch).unwrap_err();
+    let message = encode::<f32>(Path::new("folder"), &config, &batch).unwrap_err();
     assert!(message.starts_with(&Path::new("folder").join("config.json").display().to_string()));
     assert!(
         message.ends_with(

@@ -13,6 +13,9 @@ pub(crate) fn tolerance<E: Element>() -> (f64, f64) {
     match E::NAME {
         "f32" => (1e-5, 1e-5),
         "f64" => (1e-13, 1e-13),
+        // So many units of rounding: of inputs, of what steps write, of the result.
+        "f16" => (8.0 / 2048.0, 8.0 / 2048.0),
+        "bf16" => (8.0 / 256.0, 8.0 / 256.0),
         other => panic!("no tolerance for {other}"),
     }
 }

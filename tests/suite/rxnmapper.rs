@@ -2,7 +2,7 @@
 //! states, and the atom mapping that is read from them.
 
 #[path = "../../examples/map_atoms/model.rs"]
-mod model;
+pub(crate) mod model;
 
 use std::path::{Path, PathBuf};
 
@@ -18,16 +18,16 @@ use crate::{
     },
 };
 
-const LAYER: usize = 10;
-const HEAD: usize = 5;
+pub(crate) const LAYER: usize = 10;
+pub(crate) const HEAD: usize = 5;
 const PAIRS: &str =
     "product_atom_to_reactant_atom (token positions, strongest same-element attention)";
 
-fn weights_file() -> PathBuf {
+pub(crate) fn weights_file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/models/rxnmapper_albert.safetensors")
 }
 
-fn config() -> serde_json::Value {
+pub(crate) fn config() -> serde_json::Value {
     read_json(&weights_file().with_extension("json"))["config"].clone()
 }
 
@@ -104,7 +104,7 @@ fn atoms_are_mapped_as_in_the_reference() {
 }
 
 /// By how much an atom's strongest source is ahead of the second.
-fn margin(reaction: &Reaction, attention: &[f32], atom: &MappedAtom) -> f32 {
+pub(crate) fn margin(reaction: &Reaction, attention: &[f32], atom: &MappedAtom) -> f32 {
     let row = &attention[atom.product * reaction.ids.len()..];
     let same = |at: &usize| reaction.elements[*at] == reaction.elements[atom.product];
     let mut weights: Vec<f32> = (0..reaction.arrow).filter(same).map(|at| row[at]).collect();
@@ -158,7 +158,7 @@ fn the_model_refuses_what_it_was_not_compiled_for() {
     let refused = |key: &str, value: serde_json::Value| {
         let mut config = config();
         config[key] = value;
-        Albert::load(&weights_file(), &config).err().unwrap()
+        Albert::<f32>::load(&weights_file(), &config).err().unwrap()
     };
     assert_eq!(
         refused("num_attention_heads", 4.into()),
@@ -168,7 +168,7 @@ fn the_model_refuses_what_it_was_not_compiled_for() {
     assert_eq!(refused("hidden_act", "relu".into()), "`hidden_act` is \"relu\", not a GELU");
     assert_eq!(refused("layer_norm_eps", serde_json::Value::Null), "no `layer_norm_eps`");
 
-    let error = Albert::load(Path::new("no/such.safetensors"), &config()).err().unwrap();
+    let error = Albert::<f32>::load(Path::new("no/such.safetensors"), &config()).err().unwrap();
     assert!(error.starts_with("no/such.safetensors: "), "{error}");
 }
 

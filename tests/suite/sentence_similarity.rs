@@ -16,6 +16,7 @@ use std::{
 };
 
 use self::{cli::Command, words::Words};
+use crate::dtype::Dtype;
 use crate::fixtures::{Config, assert_close, fixtures_dir, read_json, reference};
 
 /// The model's folder, or `None` after saying that `test` is skipped.
@@ -109,7 +110,8 @@ fn sentence_similarity_reads_its_arguments() {
     let parse = |args: &[&str]| cli::parse(args.iter().map(OsString::from));
     let compare = |sentences: &[&str], vectors: Option<&str>| {
         let sentences = sentences.iter().map(ToString::to_string).collect();
-        Ok(Command::Compare { model: "m".into(), sentences, vectors: vectors.map(Into::into) })
+        let (model, vectors) = ("m".into(), vectors.map(Into::into));
+        Ok(Command::Compare { model, sentences, vectors, dtype: Dtype::F32 })
     };
     assert_eq!(parse(&["--model", "m", "one", "two"]), compare(&["one", "two"], None));
     assert_eq!(parse(&["one=1", "--vectors=v", "--model=m"]), compare(&["one=1"], Some("v")));

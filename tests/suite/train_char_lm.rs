@@ -20,6 +20,7 @@ use self::{
     text::{PLAY, Text},
     training::Run,
 };
+use crate::dtype::Dtype;
 use crate::io::Folder;
 use shapeproof::{
     Batch, C, Generator, Infer, Seq, Static, Tensor, count_parameters, parameters,
@@ -33,7 +34,13 @@ fn parse(args: &[&str]) -> Result<Command, String> {
 
 #[test]
 fn without_arguments_a_run_has_600_steps() {
-    let request = Request { steps: 600, seed: 1, out: "train_char_lm".into(), resume: false };
+    let request = Request {
+        steps: 600,
+        seed: 1,
+        out: "train_char_lm".into(),
+        dtype: Dtype::F32,
+        resume: false,
+    };
     assert_eq!(parse(&[]), Ok(Command::Train(request.clone())));
     let other = Request { steps: 1000, seed: 7, out: "a/b".into(), ..request.clone() };
     assert_eq!(parse(&["--steps", "1000", "--seed=7", "--out", "a/b"]), Ok(Command::Train(other)));
@@ -105,7 +112,7 @@ fn windows_are_followed_by_their_targets_and_do_not_reach_what_is_held_out() {
 
 #[test]
 fn the_model_has_the_parameters_of_the_recipe() {
-    let model = CharLm::new(&mut Generator::seeded(1));
+    let model = CharLm::<f32>::new(&mut Generator::seeded(1));
     assert_eq!(count_parameters(&model), 108_544);
     let names: Vec<_> = parameters(&model).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names[0], "characters.weight");
@@ -114,7 +121,7 @@ fn the_model_has_the_parameters_of_the_recipe() {
 
 #[test]
 fn a_character_depends_on_none_that_follows() {
-    let model = CharLm::new(&mut Generator::seeded(1));
+    let model = CharLm::<f32>::new(&mut Generator::seeded(1));
     let of = |last: usize| {
         let tokens = Tensor::<(Batch<C<1>>, Seq<C<4>>), _>::from([[5, 6, 7, last]]);
         model.forward(&tokens, &mut Infer).unwrap()
@@ -139,21 +146,21 @@ fn a_run_that_is_interrupted_goes_on_with_the_same_bits() {
         let all = parameters(&run.model).into_iter();
         all.map(|(_, it)| it.value().to::<f32>().to_vec().into_iter().map(bits).collect()).collect()
     };
-    let mut whole = Run::new(2, 5).unwrap();
+    let mut whole = Run::<f32>::new(2, 5).unwrap();
     // Of a model that knows nothing yet: near ln 68.
     assert!((whole.step(&text).unwrap() - 4.22).abs() < 0.1);
     whole.step(&text).unwrap();
 
-    let mut first = Run::new(2, 5).unwrap();
+    let mut first = Run::<f32>::new(2, 5).unwrap();
     first.step(&text).unwrap();
     first.save(&path).unwrap();
-    let mut second = Run::resume(2, &path).unwrap();
+    let mut second = Run::<f32>::resume(2, &path).unwrap();
     assert_eq!(second.step, 1);
     assert_eq!(values(&second), values(&first));
     second.step(&text).unwrap();
     assert_eq!(values(&second), values(&whole));
     assert_ne!(values(&second), values(&first));
-    assert!(Run::resume(2, &folder.path("other")).is_err());
+    assert!(Run::<f32>::resume(2, &folder.path("other")).is_err());
 }
 
 #[test]
@@ -162,7 +169,7 @@ fn the_held_out_loss_is_the_mean_over_all_windows() {
     let text = Text::new(&PLAY.replace('\n', "\n\n")[..13_000]);
     let starts = text.held_out();
     assert_eq!(starts.len(), 20);
-    let run = Run::new(1, 5).unwrap();
+    let run = Run::<f32>::new(1, 5).unwrap();
     let loss = |start: &usize| {
         let (tokens, targets) = text.windows(Batch(C::<1>), &[*start]).unwrap();
         let logits = run.model.forward(&tokens, &mut Infer).unwrap();
@@ -175,7 +182,7 @@ fn the_held_out_loss_is_the_mean_over_all_windows() {
 
 #[test]
 fn a_text_by_the_model_has_the_length_and_depends_on_the_seed() {
-    let (text, model) = (Text::new(PLAY), CharLm::new(&mut Generator::seeded(1)));
+    let (text, model) = (Text::new(PLAY), CharLm::<f32>::new(&mut Generator::seeded(1)));
     let write = |beginning: &str, seed| {
         // More than the context: the beginning moves out of sight.
         sample::sample(&model, &text, beginning, Context::N + 6, &mut Generator::seeded(seed))

@@ -6,7 +6,7 @@ use shapeproof::{
     Parameter, Query, RmsNorm, Seq, Shape, Tensor, Train, Vocab, bf16, dyn_size, f16,
 };
 
-use crate::fixtures::{Case, Family, Report, Run, close};
+use crate::fixtures::{Case, Family, Report, Run, close, skip};
 use crate::masks::{narrowed, widened};
 use crate::torch_mha::{known_inputs, optional, tolerance};
 
@@ -31,6 +31,10 @@ fn gradients_are_what_pytorch_computes_in_bf16() {
 }
 
 fn check<E: Float>(case: &Case) -> Result<Run, String> {
+    let is_half = E::NAME.ends_with("16");
+    if is_half && case.name.starts_with("layer_norm_offset") {
+        return skip("halves do not tell numbers around 1000 apart");
+    }
     known_inputs(case, &["x", "ids", "logits", "target", "class_weight"])?;
     let op = case.config.text("op");
     let got = match op {
@@ -45,6 +49,9 @@ fn check<E: Float>(case: &Case) -> Result<Run, String> {
     let (rtol, mut atol) = tolerance::<E>();
     if case.name.starts_with("layer_norm_offset") && E::NAME == "f32" {
         atol = 6e-4; // values around 1000 carry no more
+    }
+    if is_half && case.name == "layer_norm_constant_rows" {
+        atol *= 316.0; // 1/√ε: what the rows' gradients are multiplied by
     }
     let asked = case.tensors.names().filter(|name| name.starts_with("grad64.")).count();
     assert_eq!(got.len(), asked, "{}: gradients that are not compared", case.name);

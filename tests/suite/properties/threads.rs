@@ -30,16 +30,18 @@ fn rows<E: Float>() -> Tensor<Rows, E> {
     Tensor::normal(0.0, 1.0, &mut Generator::seeded(1))
 }
 
-macro_rules! for_both_elements {
+macro_rules! for_all_elements {
     ($($name:ident => $check:ident;)+) => { $(
         #[test]
         fn $name() {
             $check::<f32>();
             $check::<f64>();
+            $check::<shapeproof::f16>();
+            $check::<shapeproof::bf16>();
         }
     )+ };
 }
-for_both_elements! {
+for_all_elements! {
     elementwise_functions_do_not_depend_on_threads => elementwise;
     reductions_do_not_depend_on_threads => reductions;
     products_do_not_depend_on_threads => products;
