@@ -25,7 +25,7 @@ use crate::tensor::{AnyTensor, Tensor};
 /// Query<Q>, V)`. KV is `Heads<H>`, or `KvHeads<G>` where G divides H.
 ///
 /// # Numerics
-/// Sums run along the keys, never along heads, in f32 for f32 and f64 for f64, and are divided by the sum
+/// Sums run along the keys, never along heads, in f64 for f64, else in f32, and are divided by the sum
 /// of weights. A query that sees no key, or whose weights are all 0, gets 0; what a hidden key or value
 /// holds reaches nothing. With a causal mask, 64 queries at a time share a running sum. Time is
 /// O((Q + K) · D · Dv), memory O((Q + K) · (D + Dv) + D · Dv) for each head.

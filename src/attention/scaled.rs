@@ -25,8 +25,8 @@ use crate::tensor::{AnyTensor, Generator, Tensor};
 /// number of heads: that is one type parameter, so they cannot disagree.
 ///
 /// # Numerics
-/// The scale is 1/√D; [`Attention`] takes another. Scores, weights and sums are f32 for f32 and f64
-/// for f64. The scores are never held as a whole. A query that sees no key gets 0.
+/// The scale is 1/√D; [`Attention`] takes another. Scores, weights and sums are f64 for f64, else
+/// f32. The scores are never held as a whole. A query that sees no key gets 0.
 ///
 /// # Compile errors
 /// `keys_and_values_must_have_one_length`, `queries_and_keys_must_have_one_width`,

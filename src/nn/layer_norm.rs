@@ -40,8 +40,8 @@ for_each_rank! { nonzero trailing }
 /// `LayerNorm<Model<M>>` has the bound `M: Size`.
 ///
 /// # Numerics
-/// The variance is the biased one (divided by n), ε stands inside the root. Accumulates in f32 for
-/// f32 and f64 for f64, around the mean: an offset of 1000 costs no more than its own rounding. A
+/// The variance is the biased one (divided by n), ε stands inside the root. Accumulates in f64
+/// for f64, else in f32, around the mean: an offset of 1000 costs no more than its own rounding. A
 /// constant row gives the bias.
 ///
 /// # Compile errors

@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// either order, and the loader is told which.
 ///
 /// # Numerics
-/// Accumulates in f32 for f32 and f64 for f64. The weight is packed for the product at first use and
+/// Accumulates in f64 for f64, else in f32. The weight is packed for the product at first use and
 /// again when it has changed; the packed copy takes as much memory as the weight.
 ///
 /// # Compile errors

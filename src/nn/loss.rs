@@ -60,7 +60,7 @@ where
 ///
 /// # Numerics
 /// From logits, by the logarithm of the sum of exponentials less their maximum; the gradient is
-/// softmax − target, in one pass. Accumulates in f32 for f32 and f64 for f64, pairwise over places. Where no
+/// softmax − target, in one pass. Accumulates in f64 for f64, else in f32, pairwise over places. Where no
 /// target counts, the loss is 0, and so is its gradient.
 ///
 /// # Examples
@@ -228,7 +228,7 @@ impl<A, E: Float> Debug for CrossEntropy<A, E> {
 /// Both have one shape.
 ///
 /// # Numerics
-/// Pairwise, in f32 for f32 and f64 for f64.
+/// Pairwise, in f64 for f64, else in f32.
 ///
 /// # Examples
 /// ```

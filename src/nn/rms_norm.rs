@@ -13,8 +13,8 @@ use crate::tensor::Tensor;
 /// struct that holds an `RmsNorm<Model<M>>` has the bound `M: Size`.
 ///
 /// # Numerics
-/// The mean is taken over all elements of the last axes, ε stands inside the root. Accumulates in f32
-/// for f32 and f64 for f64. A row of zeros gives zeros.
+/// The mean is taken over all elements of the last axes, ε stands inside the root. Accumulates in f64
+/// for f64, else f32. A row of zeros gives zeros.
 ///
 /// # Compile errors
 /// `rms_norm_must_run_over_the_last_axes`.

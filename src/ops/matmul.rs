@@ -21,7 +21,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     /// `(Batch, Heads, Key, HeadDim)` give `(Batch, Heads, Query, Key)`.
     ///
     /// # Numerics
-    /// Accumulates in f32 for f32 and f64 for f64, in one order that depends neither on the layout
+    /// Accumulates in f64 for f64, else in f32, in one order that depends neither on the layout
     /// nor on the number of threads.
     ///
     /// # Compile errors

@@ -18,7 +18,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     /// The result has this tensor's axes without the named one.
     ///
     /// # Numerics
-    /// Pairwise, in f32 for f32 and f64 for f64: the error grows with the logarithm of the length.
+    /// Pairwise, in f64 for f64, else in f32: the error grows with the logarithm of the length.
     ///
     /// # Compile errors
     /// `axis_must_be_one_of_the_tensors`.

@@ -10,7 +10,7 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     /// softmax(x)ᵢ = exp(xᵢ − m) / Σⱼ exp(xⱼ − m) along an axis, m its largest element.
     ///
     /// # Numerics
-    /// Accumulates in f32 for f32 and f64 for f64. A score of −∞ gets weight 0, as a hidden one
+    /// Accumulates in f64 for f64, else in f32. A score of −∞ gets weight 0, as a hidden one
     /// does; where all are, all weights are 0. NaN makes its own row NaN and no other.
     ///
     /// # Examples
