@@ -108,7 +108,8 @@ impl<E: Float> Kernel<E::Wide> for Block<'_, E> {
         let step = even(chunk, PART / (width * size_of::<V::Scalar>()));
         let sums_panels = if chunk < self.k { panels } else { 1 };
         // Halves in rows are made wide row by row, and stay rows.
-        let in_rows = in_place.is_none() && self.a.column == 1 && E::as_wide(&[]).is_none();
+        let in_rows =
+            self.k > 0 && in_place.is_none() && self.a.column == 1 && E::as_wide(&[]).is_none();
         let a_row = chunk + LINE / size_of::<V::Scalar>();
         let a_len = match in_place {
             Some(_) => 0,
