@@ -163,5 +163,5 @@ fn a_parameter_that_is_set_forgets_what_it_was_rounded_from() {
     (0..8).for_each(|_| step(&mut layer));
     layer.weight.set(Tensor::full(bf16::from_f32(2.0)));
     step(&mut layer);
-    assert_eq!(bits(&layer.weight.value().to_vec()), bits(&vec![bf16::from_f32(2.0); 24]));
+    assert_eq!(bits(&layer.weight.value().to_vec()), bits(&[bf16::from_f32(2.0); 24]));
 }
