@@ -32,7 +32,7 @@ pub trait Element:
     const IS_FLOAT: bool;
 }
 
-/// An element that arithmetic, softmax and attention are defined for: `f32`, `f64`, [`f16`] or [`bf16`].
+/// An element that arithmetic, softmax and attention are defined for: `f32`, `f64`, [`f16`](struct@f16) or [`bf16`].
 ///
 /// Storage and arithmetic are two types: kernels read elements, compute in [`Wide`](Float::Wide)
 /// and round once when they write. For `f32` and `f64` both are the same; for the half types, which are

@@ -9,7 +9,7 @@ use crate::tensor::Tensor;
 
 /// What a loss is multiplied by before its gradients are taken: they are divided by it again.
 ///
-/// Gradients in [`f16`](crate::f16) are often below its least number, 6·10⁻⁸, and would become 0. A factor
+/// Gradients in [`f16`](struct@crate::f16) are often below its least number, 6·10⁻⁸, and would become 0. A factor
 /// moves them up; where it moves one beyond 65504, that step is skipped and the factor halved. After 2000
 /// steps in a row without that it is doubled. `bf16` and wider types need none.
 ///
