@@ -9,9 +9,13 @@
 //!
 //! What is hidden has features and values of 0. A key that a later query sees may stand in the product of
 //! its chunk with values that are not finite: then the chunk is summed key by key instead.
+//!
+//! The gradients are sums of the same kind ([`backward`]).
 
+mod backward;
 mod features;
 
+pub(crate) use backward::linear_attention_backward;
 pub use features::FeatureMap;
 
 use super::attention::Mask;
@@ -39,20 +43,18 @@ pub(crate) fn linear_attention<E: Float>(
     if out.is_empty() {
         return;
     }
-    let [batch, heads, queries, dim] = [0, 1, 2, 3].map(|axis| q.layout.dims[axis]);
-    let [groups, keys, value] = [(k, 1), (k, 2), (v, 3)].map(|(of, axis)| of.layout.dims[axis]);
-    let sizes = Sizes { batch, heads, groups, queries, keys, dim: by.width(dim), width: value + 1 };
+    let sizes = Sizes::of([q, k, v], by);
+    let Sizes { batch, heads, queries, width, .. } = sizes;
+    let value = width - 1;
     let visible = Visible::of(mask, sizes);
-    let mut operands =
-        Operands { sizes, q: features(q, by), k: features(k, by), v: with_ones(v), finite: true };
-    operands.hide(&visible);
-    let sums = operands.sums(&visible.limits);
+    let operands = Operands::of([q, k, v], by, sizes, &visible);
+    let sums = operands.pairs().sums(&visible.limits);
     let line = heads * value;
     for_each_chunk(out, line, batch * queries * line, |i, out| {
         let (sample, query) = (i / queries, i % queries);
-        let sees = visible.counts[sample][visible.limits[query]] > 0;
+        let sees = visible.sees(sample, query);
         for (head, out) in out.chunks_exact_mut(value).enumerate() {
-            let at = ((sample * heads + head) * queries + query) * (value + 1);
+            let at = ((sample * heads + head) * queries + query) * width;
             let (values, weight) = (&sums[at..at + value], sums[at + value].wide());
             for (out, value) in out.iter_mut().zip(values) {
                 let nothing = !sees || weight == E::Wide::zero();
@@ -73,6 +75,14 @@ struct Sizes {
     dim: usize,
     /// Of a value and the 1 behind it.
     width: usize,
+}
+
+impl Sizes {
+    fn of<E: Float>([q, k, v]: [View<E>; 3], by: FeatureMap) -> Self {
+        let [batch, heads, queries, dim] = [0, 1, 2, 3].map(|axis| q.layout.dims[axis]);
+        let [groups, keys, value] = [(k, 1), (k, 2), (v, 3)].map(|(of, axis)| of.layout.dims[axis]);
+        Sizes { batch, heads, groups, queries, keys, dim: by.width(dim), width: value + 1 }
+    }
 }
 
 /// What the queries see.
@@ -108,6 +118,16 @@ impl Visible {
             counts: (0..sizes.batch).map(counts).collect(),
         }
     }
+
+    /// Whether a query sees any key.
+    fn sees(&self, sample: usize, query: usize) -> bool {
+        self.counts[sample][self.limits[query]] > 0
+    }
+
+    /// Whether a key is hidden from all queries.
+    fn hides(&self, sample: usize, key: usize) -> bool {
+        self.counts[sample][key] == self.counts[sample][key + 1]
+    }
 }
 
 /// Features and values, in row-major order.
@@ -119,8 +139,6 @@ struct Operands<E> {
     k: Vec<E>,
     /// [B, G, K, width].
     v: Vec<E>,
-    /// Whether all values are.
-    finite: bool,
 }
 
 /// The values, each with a 1 behind it.
@@ -140,22 +158,44 @@ fn with_ones<E: Float>(v: View<E>) -> Vec<E> {
 }
 
 impl<E: Float> Operands<E> {
-    /// Makes features and values of hidden keys 0.
-    fn hide(&mut self, visible: &Visible) {
-        let Sizes { groups, keys, dim, width, .. } = self.sizes;
-        for (sample, counts) in visible.counts.iter().enumerate() {
-            for key in (0..keys).filter(|&key| counts[key] == counts[key + 1]) {
-                for group in 0..groups {
-                    let row = (sample * groups + group) * keys + key;
-                    self.k[row * dim..(row + 1) * dim].fill(E::default());
-                    self.v[row * width..(row + 1) * width].fill(E::default());
-                }
+    /// Features and values of hidden keys are 0.
+    fn of([q, k, v]: [View<E>; 3], by: FeatureMap, sizes: Sizes, visible: &Visible) -> Self {
+        let (q, mut k, mut v) = (features(q, by), features(k, by), with_ones(v));
+        let Sizes { batch, groups, keys, dim, width, .. } = sizes;
+        for (sample, key) in (0..batch).flat_map(|sample| (0..keys).map(move |key| (sample, key))) {
+            for group in (0..groups).filter(|_| visible.hides(sample, key)) {
+                let row = (sample * groups + group) * keys + key;
+                k[row * dim..(row + 1) * dim].fill(E::default());
+                v[row * width..(row + 1) * width].fill(E::default());
             }
         }
-        self.finite = self.v.iter().all(|v| v.wide().is_finite());
+        Operands { sizes, q, k, v }
     }
 
-    /// Σ weight · (v, 1) for each query: [B, H, Q, width].
+    fn pairs(&self) -> Pairs<'_, E> {
+        Pairs::new(self.sizes, [&self.q, &self.k, &self.v])
+    }
+}
+
+/// Rows whose products weigh others: Σⱼ (qᵢ · kⱼ) vⱼ, over the first keys that query i sees.
+struct Pairs<'a, E> {
+    sizes: Sizes,
+    /// [B, H, Q, features].
+    q: &'a [E],
+    /// [B, G, K, features].
+    k: &'a [E],
+    /// [B, G, K, width].
+    v: &'a [E],
+    /// Whether all values are.
+    finite: bool,
+}
+
+impl<'a, E: Float> Pairs<'a, E> {
+    fn new(sizes: Sizes, [q, k, v]: [&'a [E]; 3]) -> Self {
+        Pairs { sizes, q, k, v, finite: v.iter().all(|v| v.wide().is_finite()) }
+    }
+
+    /// The sum for each query: [B, H, Q, width].
     fn sums(&self, limits: &[usize]) -> Vec<E> {
         let Sizes { batch, heads, groups, queries, dim, width, .. } = self.sizes;
         let mut sums = vec![E::default(); count(&[batch, heads, queries, width])];
@@ -182,22 +222,22 @@ impl<E: Float> Operands<E> {
         sums
     }
 
-    /// state += Σ φ(k)ᵀ (v, 1) over these keys.
+    /// state += Σ kᵀ v over these keys.
     fn add_to_state(&self, state: &mut [E], keys: Range<usize>) {
-        let k = self.keys(&self.k, self.sizes.dim, keys.clone());
-        let v = self.keys(&self.v, self.sizes.width, keys);
+        let k = self.keys(self.k, self.sizes.dim, keys.clone());
+        let v = self.keys(self.v, self.sizes.width, keys);
         let product = gemm(View { layout: k.layout.transposed(), ..k }, v, None);
         add(state, &product);
     }
 
-    /// φ(q) · state for a chunk of queries: [B, G, H/G, chunk, width].
+    /// q · state for a chunk of queries: [B, G, H/G, chunk, width].
     fn queries_by(&self, chunk: Range<usize>, state: &[E]) -> Vec<E> {
         let Sizes { batch, groups, dim, width, .. } = self.sizes;
         let layout = Layout::packed(&[batch, groups, dim, width]);
         gemm(self.queries(chunk), self.by_query_head(View { data: state, layout }), None)
     }
 
-    /// part += Σ weight · (v, 1) over those of these keys that each query of the chunk sees.
+    /// part += Σ weight · v over those of these keys that each query of the chunk sees.
     fn add_beyond(
         &self,
         part: &mut [E],
@@ -206,7 +246,7 @@ impl<E: Float> Operands<E> {
         limits: &[usize],
     ) {
         let Sizes { dim, width, .. } = self.sizes;
-        let k = self.keys(&self.k, dim, keys.clone());
+        let k = self.keys(self.k, dim, keys.clone());
         let k = self.by_query_head(View { layout: k.layout.transposed(), ..k });
         let mut weights = gemm(self.queries(chunk.clone()), k, None);
         let (rows, columns) = (chunk.len(), keys.len());
@@ -218,7 +258,7 @@ impl<E: Float> Operands<E> {
             }
         });
         if self.finite {
-            let v = self.by_query_head(self.keys(&self.v, width, keys));
+            let v = self.by_query_head(self.keys(self.v, width, keys));
             let mut layout = Layout::packed(&[weights.len() / (rows * columns), rows, columns]);
             layout = layout.split(0, v.layout.dims[0], layout.dims[0] / v.layout.dims[0]);
             layout = layout.split(1, v.layout.dims[1], v.layout.dims[2]);
@@ -244,17 +284,17 @@ impl<E: Float> Operands<E> {
     fn queries(&self, chunk: Range<usize>) -> View<'_, E> {
         let Sizes { batch, heads, groups, queries, dim, .. } = self.sizes;
         let layout = Layout::packed(&[batch, groups, heads / groups, queries, dim]);
-        View { data: &self.q, layout: layout.sliced(3, chunk.start, chunk.len()) }
+        View { data: self.q, layout: layout.sliced(3, chunk.start, chunk.len()) }
     }
 
     /// Some of the keys, or values, of `width` elements each: [B, G, keys, width].
-    fn keys<'a>(&self, data: &'a [E], width: usize, keys: Range<usize>) -> View<'a, E> {
+    fn keys(&self, data: &'a [E], width: usize, keys: Range<usize>) -> View<'a, E> {
         let layout = Layout::packed(&[self.sizes.batch, self.sizes.groups, self.sizes.keys, width]);
         View { data, layout: layout.sliced(2, keys.start, keys.len()) }
     }
 
     /// [B, G, …] as [B, G, H/G, …], repeated for each query head.
-    fn by_query_head<'a>(&self, view: View<'a, E>) -> View<'a, E> {
+    fn by_query_head<'v>(&self, view: View<'v, E>) -> View<'v, E> {
         let share = self.sizes.heads / self.sizes.groups;
         View { layout: view.layout.repeated(2, share), ..view }
     }
