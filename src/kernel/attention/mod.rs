@@ -20,7 +20,7 @@ mod terms;
 mod tests;
 mod values;
 
-pub(crate) use backward::{Forward, attention_backward};
+pub(crate) use backward::{Forward, Given, attention_backward};
 pub(crate) use blocks::Blocks;
 pub(crate) use mask::{Band, Diagonal, Mask, Offset};
 pub use stages::Stage;
