@@ -1,7 +1,7 @@
 //! The tensor without its shape in the type.
 
 use super::Tensor;
-use super::node::{Node, with_elements};
+use super::node::Node;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::kernel::elementwise::pack;
@@ -191,13 +191,7 @@ impl<E: Element> AnyTensor<E> {
         if layout == self.layout {
             return self.clone();
         }
-        let from = self.layout;
-        let view = AnyTensor { data: self.data.clone(), layout, node: None };
-        view.recorded_any(&[self], || {
-            move |gradient| {
-                vec![Some(with_elements!(gradient, g => float g.unviewed(&from, &layout)))]
-            }
-        })
+        AnyTensor { data: self.data.clone(), layout, node: None }.recorded_view(self)
     }
 
     /// Changes the elements by `in_place`, in row-major order, where no other tensor shares them and they

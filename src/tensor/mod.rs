@@ -13,7 +13,7 @@ pub use any::AnyTensor;
 pub use convert::{FloatSliceMut, FloatTensor};
 pub(crate) use display::shape_text;
 pub use node::ParameterId;
-pub(crate) use node::{Node, with_elements};
+pub(crate) use node::{Node, ViewOf, with_elements};
 pub use random::Generator;
 
 use crate::element::Element;
