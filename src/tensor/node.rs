@@ -49,7 +49,7 @@ enum Origin {
         rule: Rule,
     },
     /// No rule, so that the gradients of several views of one tensor are added in its own places.
-    View(ViewOf),
+    View(Box<ViewOf>),
 }
 
 /// That a node is the view `to` of a tensor in layout `from`.
@@ -233,7 +233,7 @@ impl<E: Element> AnyTensor<E> {
         if let Some(input) = of.node() {
             let (from, to) = (*of.layout(), *self.layout());
             let view = ViewOf { input: Some(input.clone()), from, to };
-            self.set_node(Some(Node::new(to.dims, Origin::View(view))));
+            self.set_node(Some(Node::new(to.dims, Origin::View(Box::new(view)))));
         }
         self
     }
