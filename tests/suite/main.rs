@@ -32,4 +32,5 @@ mod torch_mha;
 mod torch_norms;
 mod torch_positions;
 mod torch_sdpa;
+mod trace;
 mod train_char_lm;
