@@ -98,7 +98,8 @@ impl Error {
     #[doc(hidden)]
     pub fn unlisted(names: &str, asked: &dyn Debug, listed: &dyn Debug) -> Self {
         Error(Box::new(Kind::Unlisted(format!(
-            "{names} = {asked:?} is not among the compiled sizes {listed:?}"
+            "{names} = {asked:?} is not among the compiled sizes {listed:?}; to have it, add it \
+             to the list of this `dispatch!`"
         ))))
     }
 }

@@ -12,6 +12,7 @@ mod readings;
 
 /// How far apart two numbers may be and still agree: |ours − theirs| ≤ absolute + relative · |theirs|.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tolerance {
     /// What small numbers may be apart.
     pub absolute: f64,

@@ -109,6 +109,17 @@ impl<E: Element> AnyTensor<E> {
         pack(self.view())
     }
 
+    /// The elements in row-major order; copies them only where they are shared with another tensor or lie
+    /// in memory out of order.
+    pub fn into_vec(self) -> Vec<E> {
+        let whole = self.layout.is_packed() && self.layout.count() == self.data.len();
+        match Arc::try_unwrap(self.data) {
+            Ok(data) if whole => data,
+            Ok(data) => pack(View { data: &data, layout: self.layout }),
+            Err(shared) => pack(View { data: &shared, layout: self.layout }),
+        }
+    }
+
     /// The same tensor, in row-major order without gaps; copies only where it is not so already.
     pub fn packed(&self) -> Self {
         if self.layout.is_packed() {

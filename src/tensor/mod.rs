@@ -4,6 +4,8 @@ mod any;
 mod convert;
 mod create;
 mod display;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 mod node;
 mod random;
 mod rows;
@@ -82,6 +84,11 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// The erased form, by reference.
     pub(crate) fn any(&self) -> &AnyTensor<E> {
         &self.any
+    }
+
+    /// The erased form.
+    pub(crate) fn into_any(self) -> AnyTensor<E> {
+        self.any
     }
 
     /// The erased form, to be changed; its sizes stay.

@@ -6,6 +6,7 @@
 mod blocks;
 mod cache;
 mod cases;
+mod features;
 mod fixtures;
 mod generate;
 mod glassllm;
