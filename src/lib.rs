@@ -6,6 +6,7 @@ mod axis;
 mod dispatch;
 mod element;
 mod error;
+pub mod guide;
 mod io;
 mod kernel;
 mod nn;

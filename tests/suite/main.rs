@@ -4,6 +4,7 @@
 #![allow(clippy::type_complexity, reason = "shapes name their axes where they stand")]
 
 mod blocks;
+mod bugs;
 mod cache;
 mod cases;
 mod features;
