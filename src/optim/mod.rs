@@ -8,6 +8,7 @@ mod sgd;
 
 pub use adam::{Adam, AdamW};
 pub use optimizer::Optimizer;
+#[cfg(feature = "files")]
 pub(crate) use optimizer::{Slots, State};
 pub use schedule::Schedule;
 pub use sgd::Sgd;

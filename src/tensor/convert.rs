@@ -5,7 +5,9 @@ use super::{AnyTensor, Tensor};
 use crate::element::{Element, Float};
 use crate::error::{Error, Result};
 use crate::kernel::elementwise::{map, map_in_place, zip, zip_in_place};
-use crate::kernel::layout::{Layout, View};
+#[cfg(feature = "files")]
+use crate::kernel::layout::Layout;
+use crate::kernel::layout::View;
 use crate::shape::Shape;
 use crate::tensor::display::shape_text;
 use std::any::Any;
@@ -254,10 +256,12 @@ impl FloatTensor {
     }
 
     /// The last two axes exchanged. Needs two axes.
+    #[cfg(feature = "files")]
     pub(crate) fn transposed(&self) -> Self {
         self.viewed(Layout::transposed)
     }
 
+    #[cfg(feature = "files")]
     fn viewed(&self, view: impl Fn(&Layout) -> Layout) -> Self {
         match self {
             FloatTensor::F32(tensor) => FloatTensor::F32(tensor.viewed(view(tensor.layout()))),

@@ -19,7 +19,7 @@ mod ndarray {
     fn every_order_of_axes_keeps_its_elements_and_its_memory() {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             for sizes in [(2, 3, 4), (1, 1, 5), (3, 3, 3)] {
-                let of = |(i, j, k)| (i * 100 + j * 10 + k) as i64;
+                let of = |(i, j, k)| i * 100 + j * 10 + k;
                 let array = Array::from_shape_fn(sizes, of).permuted_axes(order);
                 let (copy, address) = (array.clone().into_dyn(), array.as_ptr());
                 let x = AnyTensor::try_from_ndarray(array).unwrap();

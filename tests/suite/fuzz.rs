@@ -14,7 +14,7 @@ mod targets;
 #[test]
 fn safetensors_files() {
     let whole = ["io/model-00001-of-00002.safetensors", "trace/steps.safetensors"];
-    run(targets::safetensors, 3_000, &whole.map(|name| fixture(name)));
+    run(targets::safetensors, 3_000, &whole.map(fixture));
 }
 
 #[test]

@@ -92,12 +92,12 @@ pub(super) fn readings(ours: &Values, theirs: &Values, tolerance: Tolerance) -> 
     for axis in 0..ours.dims.len() {
         let along = ours.along(axis);
         found.extend(
-            shift(ours, theirs, along, &same).map(|by| {
+            shift(ours, theirs, along, same).map(|by| {
                 format!("shifted along axis {axis}: our entry i is their entry i {by:+}")
             }),
         );
         found.extend(
-            order(ours, theirs, along, &same)
+            order(ours, theirs, along, same)
                 .map(|order| format!("with the entries of axis {axis} in the order {order:?}")),
         );
     }
@@ -106,7 +106,7 @@ pub(super) fn readings(ours: &Values, theirs: &Values, tolerance: Tolerance) -> 
         let parts = (2..width).filter(|parts| width % parts == 0);
         let swapped = parts
             .clone()
-            .find_map(|h| order(ours, theirs, ours.parts(h), &same).map(|order| (h, order)));
+            .find_map(|h| order(ours, theirs, ours.parts(h), same).map(|order| (h, order)));
         found.extend(swapped.map(|(h, order)| {
             format!("with the {h} heads of width {} in the order {order:?}", width / h)
         }));
@@ -116,7 +116,7 @@ pub(super) fn readings(ours: &Values, theirs: &Values, tolerance: Tolerance) -> 
             }),
         );
     }
-    found.extend(factor(ours, theirs, &same).map(|factor| format!("times {factor:.6}")));
+    found.extend(factor(ours, theirs, same).map(|factor| format!("times {factor:.6}")));
     found
 }
 
