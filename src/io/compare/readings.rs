@@ -90,34 +90,38 @@ pub(super) fn readings(ours: &Values, theirs: &Values, tolerance: Tolerance) -> 
         return found;
     }
     for axis in 0..ours.dims.len() {
-        let along = ours.along(axis);
-        found.extend(
-            shift(ours, theirs, along, same).map(|by| {
-                format!("shifted along axis {axis}: our entry i is their entry i {by:+}")
-            }),
-        );
-        found.extend(
-            order(ours, theirs, along, same)
-                .map(|order| format!("with the entries of axis {axis} in the order {order:?}")),
-        );
+        let (along, is_last) = (ours.along(axis), axis + 1 == ours.dims.len());
+        // The fewest heads first: what agrees as 2 heads does so as 4, and as so many single features.
+        let heads = (2..along.size).filter(|h| is_last && along.size % h == 0);
+        let heads = heads.map(|h| (h, order(ours, theirs, ours.parts(h), same)));
+        if let Some((h, Some(order))) = heads.into_iter().find(|(_, order)| order.is_some()) {
+            let (width, order) = (along.size / h, listed(&order));
+            found.push(format!("with the {h} heads of width {width} in the order {order}"));
+        } else if let Some(order) = order(ours, theirs, along, same) {
+            found.push(format!("with the entries of axis {axis} in the order {}", listed(&order)));
+        } else if let Some(by) = shift(ours, theirs, along, same) {
+            found.push(format!("shifted along axis {axis}: our entry i is their entry i {by:+}"));
+        }
     }
-    if let Some(&width) = ours.dims.last() {
-        // The fewest parts first: what agrees as 2 heads does so as 4.
-        let parts = (2..width).filter(|parts| width % parts == 0);
-        let swapped = parts
-            .clone()
-            .find_map(|h| order(ours, theirs, ours.parts(h), same).map(|order| (h, order)));
-        found.extend(swapped.map(|(h, order)| {
-            format!("with the {h} heads of width {} in the order {order:?}", width / h)
-        }));
-        found.extend(
-            parts.into_iter().find(|&h| same(&ours.data, &interleaved(theirs, h))).map(|h| {
-                format!("read as {} by {h} in the place of {h} by {}", width / h, width / h)
-            }),
-        );
+    let width = ours.dims.last().copied().unwrap_or(1);
+    let mut parts = (2..width).filter(|parts| width % parts == 0);
+    if let Some(h) = parts.find(|&h| same(&ours.data, &interleaved(theirs, h))) {
+        let d = width / h;
+        found.push(format!("read as {d} by {h} in the place of {h} by {d}"));
     }
     found.extend(factor(ours, theirs, same).map(|factor| format!("times {factor:.6}")));
     found
+}
+
+/// The order, or its beginning where it is too long to print.
+fn listed(order: &[usize]) -> String {
+    const LONGEST: usize = 16;
+    match order.get(..LONGEST) {
+        Some(first) if order.len() > LONGEST => {
+            format!("{first:?} and {} more", order.len() - LONGEST)
+        }
+        _ => format!("{order:?}"),
+    }
 }
 
 /// The step by which all entries but those at the end are theirs, the shortest that there is.
