@@ -9,6 +9,8 @@ usage: COMMAND [options]
   attention  [--cases ABCDEFGHI] [--dtype f32|bf16]  attention layers, and a step of decoding (F)
   memory     [--cases ABCDEFGHI]                     the most memory that shapeproof takes
   training   [--cases AC]                            forward and backward, of any case but F
+  char                                               a step of examples/train_char_lm
+  generate   [--tokens 200]                          decoding with the model of examples/generate
 all but memory: [--rounds 5] [--seconds 0.3] [--raw FILE] [--python PATH]";
 
 #[derive(Clone, Copy, PartialEq)]
@@ -16,12 +18,16 @@ pub enum Command {
     Attention,
     Memory,
     Training,
+    Char,
+    Generate,
 }
 
 pub struct Arguments {
     pub command: Command,
     pub cases: Vec<Case>,
     pub element: ElementType,
+    /// How many are generated.
+    pub tokens: usize,
     pub rounds: usize,
     /// How long each contestant runs in a round, about.
     pub seconds: f64,
@@ -37,6 +43,8 @@ impl Arguments {
             Some("attention") => Command::Attention,
             Some("memory") => Command::Memory,
             Some("training") => Command::Training,
+            Some("char") => Command::Char,
+            Some("generate") => Command::Generate,
             _ => return Err(USAGE.into()),
         };
         let cases = match command {
@@ -47,6 +55,7 @@ impl Arguments {
             command,
             cases,
             element: ElementType::F32,
+            tokens: 200,
             rounds: 5,
             seconds: 0.3,
             raw: None,
@@ -59,6 +68,7 @@ impl Arguments {
                     arguments.cases = value.chars().map(Case::named).collect::<Result<_>>()?;
                 }
                 ("--dtype", Command::Attention) => arguments.element = value.parse()?,
+                ("--tokens", Command::Generate) => arguments.tokens = value.parse()?,
                 ("--rounds", _) => arguments.rounds = value.parse()?,
                 ("--seconds", _) => arguments.seconds = value.parse()?,
                 ("--raw", _) => arguments.raw = Some(value.into()),

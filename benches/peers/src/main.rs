@@ -10,6 +10,8 @@ mod attention;
 #[cfg(feature = "burn")]
 mod burn;
 mod candle;
+mod char_lm;
+mod generate;
 mod limit;
 mod ours;
 mod python;
@@ -39,6 +41,8 @@ fn main() -> Result<()> {
                 training::race(case)?.run(&arguments, &mut report)?;
             }
         }
+        Command::Char => char_lm::compete(&arguments, &mut report)?,
+        Command::Generate => generate::race(arguments.tokens)?.run(&arguments, &mut report)?,
     }
     if let Some(path) = &arguments.raw {
         std::fs::write(path, report.raw())?;

@@ -2,6 +2,7 @@
 //! softmax, or its fused attention.
 
 mod decode;
+mod glass;
 mod training;
 
 use crate::Result;
@@ -13,6 +14,7 @@ use candle_nn::ops::{softmax, softmax_last_dim};
 use candle_nn::{Linear, Module};
 use std::hint::black_box;
 
+pub use glass::contestant as glass;
 pub use training::contestant as training;
 
 pub fn attention(case: &Case, weights: &Weights) -> Result<Vec<Box<dyn Contestant>>> {
