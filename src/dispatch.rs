@@ -20,7 +20,8 @@
 /// assert_eq!(of(768, 12)?, 64);
 /// assert_eq!(
 ///     of(512, 8).unwrap_err().to_string(),
-///     "(width, heads) = (512, 8) is not among the compiled sizes [(384, 12), (768, 12)]"
+///     "(width, heads) = (512, 8) is not among the compiled sizes [(384, 12), (768, 12)]; to have it, \
+///      add it to the list of this `dispatch!`"
 /// );
 /// # Ok::<(), shapeproof::Error>(())
 /// ```

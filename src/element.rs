@@ -40,7 +40,8 @@ pub trait Element:
 ///
 /// # Numerics
 /// Rounding is to the nearest, of two to the even one; what exceeds the type becomes infinite, NaN stays
-/// NaN, and numbers below the least normal one keep the digits that the type has for them. `f16` has 11
+/// NaN, and numbers below the least normal one keep the digits that the type has for them; only in products of
+/// `bf16` on a processor with AMX do such numbers count as 0. `f16` has 11
 /// binary digits up to 65504, `bf16` has 8 up to 3.4·10³⁸.
 ///
 /// # Examples

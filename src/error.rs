@@ -1,7 +1,6 @@
 //! The few failures that are left to run time.
 
 use std::fmt::{self, Debug, Display, Formatter};
-use std::path::Path;
 
 /// What the compiler could not rule out: data of the wrong length, a file that is not what it
 /// claims, a size read at run time that does not fit.
@@ -24,6 +23,7 @@ enum Kind {
     Overflow(String),
     Unlisted(String),
     Value(String),
+    #[cfg_attr(not(feature = "files"), expect(dead_code, reason = "nothing reads or writes files"))]
     File(String),
 }
 
@@ -73,11 +73,13 @@ impl Error {
         Error(Box::new(Kind::Value(message.into())))
     }
 
-    pub(crate) fn file(path: &Path, message: impl Display) -> Self {
+    #[cfg(feature = "files")]
+    pub(crate) fn file(path: &std::path::Path, message: impl Display) -> Self {
         Error(Box::new(Kind::File(format!("{}: {message}", path.display()))))
     }
 
     /// The same failure, with the parameter that it is about.
+    #[cfg(feature = "files")]
     pub(crate) fn for_parameter(self, name: &str) -> Self {
         Error(Box::new(Kind::File(format!("{self} (for parameter {name:?})"))))
     }
@@ -98,7 +100,8 @@ impl Error {
     #[doc(hidden)]
     pub fn unlisted(names: &str, asked: &dyn Debug, listed: &dyn Debug) -> Self {
         Error(Box::new(Kind::Unlisted(format!(
-            "{names} = {asked:?} is not among the compiled sizes {listed:?}"
+            "{names} = {asked:?} is not among the compiled sizes {listed:?}; to have it, add it \
+             to the list of this `dispatch!`"
         ))))
     }
 }

@@ -6,6 +6,8 @@ mod axis;
 mod dispatch;
 mod element;
 mod error;
+pub mod guide;
+#[cfg(feature = "files")]
 mod io;
 mod kernel;
 mod nn;
@@ -21,6 +23,7 @@ pub use autodiff::Gradients;
 pub use axis::*;
 pub use element::*;
 pub use error::*;
+#[cfg(feature = "files")]
 pub use io::*;
 pub use nn::*;
 pub use ops::*;

@@ -39,7 +39,11 @@ impl Vocabulary {
     /// From the JSON that stands beside the model's weights.
     pub(crate) fn from_json(json: &Value) -> Result<Self, String> {
         let pattern = json["smiles_regex"].as_str().ok_or("no `smiles_regex`")?;
-        let pattern = Regex::new(pattern).map_err(|error| format!("smiles_regex: {error}"))?;
+        let pattern = Regex::new(pattern).map_err(|error| {
+            // regex shows the place of the fault over several lines.
+            let words: Vec<_> = error.to_string().split_whitespace().map(str::to_owned).collect();
+            format!("smiles_regex: {}", words.join(" "))
+        })?;
         let vocab = json["vocab"].as_array().ok_or("no `vocab`")?;
         let ids: HashMap<String, usize> = vocab
             .iter()

@@ -5,15 +5,13 @@ use super::parts::Start;
 use super::scaled::{Attention, scores as scores_of};
 use crate::element::Float;
 use crate::kernel::attention::{
-    Forward, Out, Relative, Settings, Stage, Sums, attention, attention_backward, attention_to,
-    scores,
+    Forward, Given, Out, Relative, Settings, Stage, Sums, attention, attention_backward,
+    attention_to, scores,
 };
-use crate::kernel::gemm::gemm;
 use crate::kernel::layout::{Layout, View, count};
-use crate::kernel::reduce::sum;
-use crate::kernel::softmax::{Softmax, softmax_backward};
 use crate::tensor::AnyTensor;
-use num_traits::Zero;
+use std::f64::consts::LN_2;
+use std::sync::Arc;
 
 /// Learned relative positions: each query's products with the table of keys, and the table of values.
 #[derive(Clone)]
@@ -47,103 +45,6 @@ impl<E: Float> RelativeParts<E> {
 /// Whether a gradient would come through what attention computes from.
 fn is_recorded<E: Float>(heads: [&AnyTensor<E>; 3], mask: &MaskParts<E>) -> bool {
     heads.into_iter().chain(mask.inputs()).any(AnyTensor::is_recorded)
-}
-
-/// The weights, recorded as computed from queries, keys and biases. (Their gradient with regard to what
-/// else a mask adds is not taken: they are an output to be looked at.)
-fn record_weights<E: Float>(
-    weights: AnyTensor<E>,
-    attention_of: &Attention,
-    [queries, keys]: [&AnyTensor<E>; 2],
-    mask: &MaskParts<E>,
-) -> AnyTensor<E> {
-    let inputs: Vec<_> = [queries, keys].into_iter().chain(&mask.bias).collect();
-    let attention_of = *attention_of;
-    weights.clone().recorded(&inputs, || {
-        let (queries, keys, mask) = (queries.detached(), keys.detached(), mask.detached());
-        move |d_weights| {
-            let heads = [&queries, &keys];
-            let d_scores = of_scores(&attention_of, heads, &mask, (&weights, d_weights));
-            let own = d_scores.layout().sliced(3, mask.extra, keys.dims()[2] - mask.extra);
-            let biases = mask.bias.iter().map(|_| Some(d_scores.viewed(own)));
-            let [d_queries, d_keys] = of_products(&attention_of, heads, &mask, &d_scores);
-            [Some(d_queries), Some(d_keys)].into_iter().chain(biases).collect()
-        }
-    })
-}
-
-/// The gradient of the scores, given that of the weights after dropout: dS = P ∘ (dP − Σ dP ∘ P).
-fn of_scores<E: Float>(
-    attention_of: &Attention,
-    [queries, keys]: [&AnyTensor<E>; 2],
-    mask: &MaskParts<E>,
-    (weights, d_weights): (&AnyTensor<E>, &AnyTensor<E>),
-) -> AnyTensor<E> {
-    let factor = attention_of.kept();
-    let mut before = weights.to_vec();
-    if factor.is_some() {
-        let whole = attention_of.without_dropout();
-        let settings = whole.settings(queries.dims()[3]);
-        let none = AnyTensor::from_packed(&keys.layout().dims.replaced(3, 0), Vec::new());
-        let views = [queries.view(), keys.view(), none.view()];
-        let to = Out { out: &mut [], weights: Some(&mut before), sums: Sums::Nothing };
-        attention_to(views, &settings, &mask.lent(), to);
-    }
-    let before = AnyTensor::from_packed(weights.dims(), before);
-    let d_before = match factor {
-        None => d_weights.clone(),
-        Some(factor) => {
-            let factor = E::Wide::from_f64(factor);
-            // What was dropped has the weight 0 afterwards, and no gradient.
-            weights.paired(d_weights, |weight, d| match weight.wide().is_zero() {
-                true => E::default(),
-                false => E::narrow(d.wide() * factor),
-            })
-        }
-    };
-    let scores = softmax_backward(Softmax::Weights, before.view(), d_before.view(), 3);
-    AnyTensor::from_packed(weights.dims(), scores)
-}
-
-/// The gradients of queries and keys, given that of the scores.
-fn of_products<E: Float>(
-    attention_of: &Attention,
-    [queries, keys]: [&AnyTensor<E>; 2],
-    mask: &MaskParts<E>,
-    d_scores: &AnyTensor<E>,
-) -> [AnyTensor<E>; 2] {
-    let settings = attention_of.settings(queries.dims()[3]);
-    let mut d = d_scores.to_vec();
-    if let Some(cap) = settings.softcap {
-        let views = [queries.view(), keys.view()];
-        let capped = scores(views, &settings, &mask.lent(), Stage::Capped);
-        for (d, capped) in d.iter_mut().zip(capped) {
-            let tanh = capped.to_f64() / cap;
-            *d = E::narrow(d.wide() * E::Wide::from_f64(1.0 - tanh * tanh));
-        }
-    }
-    let scale = E::Wide::from_f64(settings.scale);
-    d.iter_mut().for_each(|d| *d = E::narrow(d.wide() * scale));
-    let [batch, heads, query, width] = [0, 1, 2, 3].map(|axis| queries.dims()[axis]);
-    let [groups, key] = [1, 2].map(|axis| keys.dims()[axis]);
-    if count(&[batch, heads, query, key, width]) == 0 {
-        return [queries, keys]
-            .map(|x| AnyTensor::from_packed(x.dims(), vec![E::default(); x.count()]));
-    }
-    // Over [B, G, H/G, …], in which the keys repeat over the third axis.
-    let share = heads / groups;
-    let d = AnyTensor::from_packed(&[batch, groups, share, query, key], d);
-    let shared = keys.layout().repeated(2, share);
-    let of_queries = gemm(d.view(), View { layout: shared, ..keys.view() }, None);
-    let split = queries.layout().split(1, groups, share);
-    let turned = View { layout: d.layout().transposed(), ..d.view() };
-    let by_head = gemm(turned, View { layout: split, ..queries.view() }, None);
-    let by_head = AnyTensor::from_packed(&[batch, groups, share, key, width], by_head);
-    let of_keys = sum(by_head.view(), 2);
-    [
-        AnyTensor::from_packed(queries.dims(), of_queries),
-        AnyTensor::from_packed(keys.dims(), of_keys),
-    ]
 }
 
 /// All that attention computes from.
@@ -200,7 +101,9 @@ pub(super) fn attend<E: Float>(
     let mut sums = SumsKept::of(queries);
     let to = Out { out: &mut out, weights: None, sums: sums.lent() };
     attention_to(operands.views(), &operands.settings(attention_of), &mask.lent(), to);
-    record(AnyTensor::in_layout(layout, out), attention_of, operands, sums)
+    let out = AnyTensor::in_layout(layout, out);
+    let kept = Kept::Out(out.clone());
+    record(out, attention_of, &operands, Some(&Arc::new(sums)), kept)
 }
 
 /// As [`attend`], with the weights over (batch, heads, queries, keys).
@@ -221,10 +124,59 @@ pub(super) fn attend_with_weights<E: Float>(
     attention_to(heads.map(AnyTensor::view), &settings, &mask.lent(), to);
     let out = AnyTensor::in_layout(layout, out);
     let weights = AnyTensor::from_packed(&scores, weights);
-    let Some(sums) = sums else { return (out, weights) };
+    let Some(sums) = sums.map(Arc::new) else { return (out, weights) };
     let operands = Operands { heads: heads.map(Clone::clone), mask: mask.clone(), relative: None };
-    let weights = record_weights(weights, attention_of, [queries, keys], mask);
-    (record(out, attention_of, operands, sums), weights)
+    let kept = [Kept::Out(out.clone()), Kept::Weights(weights.clone())];
+    let [of_out, of_weights] = kept;
+    let out = record(out, attention_of, &operands, Some(&sums), of_out);
+    (out, record(weights, attention_of, &operands, Some(&sums), of_weights))
+}
+
+/// As [`attend`], with the logarithms of the sums of e to the scores over (batch, heads, queries).
+pub(super) fn attend_with_log_sums<E: Float>(
+    attention_of: &Attention,
+    heads: [&AnyTensor<E>; 3],
+    mask: &MaskParts<E>,
+) -> (AnyTensor<E>, AnyTensor<E>) {
+    let [queries, _, values] = heads;
+    let (layout, mut out) = heads_inside(queries, values);
+    let rows = &queries.dims()[..3];
+    let mut log_sums = vec![E::default(); count(rows)];
+    let mut sums = SumsKept::of(queries);
+    let recorded = is_recorded(heads, mask);
+    let sums_to = if recorded { sums.lent() } else { Sums::Log(&mut log_sums) };
+    let to = Out { out: &mut out, weights: None, sums: sums_to };
+    let settings = attention_of.settings(queries.dims()[3]);
+    attention_to(heads.map(AnyTensor::view), &settings, &mask.lent(), to);
+    let out = AnyTensor::in_layout(layout, out);
+    if !recorded {
+        return (out, AnyTensor::from_packed(rows, log_sums));
+    }
+    let log_sums = AnyTensor::from_packed(rows, sums.log_sums());
+    let operands = Operands { heads: heads.map(Clone::clone), mask: mask.clone(), relative: None };
+    let (sums, of_out) = (Arc::new(sums), Kept::Out(out.clone()));
+    let out = record(out, attention_of, &operands, Some(&sums), of_out);
+    (out, record(log_sums, attention_of, &operands, Some(&sums), Kept::LogSums))
+}
+
+/// The scores over (batch, heads, queries, keys), as they are at this stage.
+pub(super) fn scores_at<E: Float>(
+    attention_of: &Attention,
+    [queries, keys]: [&AnyTensor<E>; 2],
+    mask: &MaskParts<E>,
+    stage: Stage,
+) -> AnyTensor<E> {
+    let settings = attention_of.settings(queries.dims()[3]);
+    let views = [queries.view(), keys.view()];
+    let scores = scores(views, &settings, &mask.lent(), stage);
+    let scores = AnyTensor::from_packed(&scores_of(queries, keys), scores);
+    // What the stage does not reach, it has no gradient from.
+    let mask = if stage == Stage::Masked { mask.clone() } else { mask.without_any() };
+    let capped = if stage == Stage::Product { attention_of.softcap(0.0) } else { *attention_of };
+    let none = AnyTensor::from_packed(&keys.layout().dims.replaced(3, 0), Vec::new());
+    let heads = [queries.clone(), keys.clone(), none];
+    let operands = Operands { heads, mask, relative: None };
+    record(scores, &capped, &operands, None, Kept::Scores)
 }
 
 /// The sums' logarithms in two parts, over (batch, heads, queries).
@@ -232,26 +184,57 @@ struct SumsKept<E: Float>([Vec<E::Wide>; 2]);
 
 impl<E: Float> SumsKept<E> {
     fn of(queries: &AnyTensor<E>) -> Self {
-        SumsKept([0; 2].map(|_| vec![E::Wide::zero(); count(&queries.dims()[..3])]))
+        SumsKept([0; 2].map(|_| vec![<_>::default(); count(&queries.dims()[..3])]))
     }
 
     fn lent(&mut self) -> Sums<'_, E> {
         Sums::Parts(self.0.each_mut().map(|part| &mut part[..]))
     }
+
+    /// The natural logarithms, put together.
+    fn log_sums(&self) -> Vec<E> {
+        let [maxima, logs] = &self.0;
+        let log_2 = E::Wide::from_f64(LN_2);
+        let both = |(&max, &log): (&E::Wide, &E::Wide)| E::narrow((max + log) * log_2);
+        maxima.iter().zip(logs).map(both).collect()
+    }
 }
 
-/// The output, recorded with the sums that its gradients need.
+/// What a rule keeps of the result that it is for.
+enum Kept<E> {
+    Out(AnyTensor<E>),
+    LogSums,
+    Weights(AnyTensor<E>),
+    Scores,
+}
+
+impl<E: Float> Kept<E> {
+    /// This result's gradient, in the words of the kernel.
+    fn given<'g>(&'g self, d: &'g AnyTensor<E>) -> Given<'g, E> {
+        match self {
+            Kept::Out(out) => Given::Out(d.view(), out.view()),
+            Kept::LogSums => Given::LogSums(d.view()),
+            Kept::Weights(weights) => Given::Weights(d.view(), weights.view()),
+            Kept::Scores => Given::Scores(d.view()),
+        }
+    }
+}
+
+/// One of the results, recorded with what its gradients need.
 fn record<E: Float>(
-    out: AnyTensor<E>,
+    result: AnyTensor<E>,
     attention_of: &Attention,
-    operands: Operands<E>,
-    sums: SumsKept<E>,
+    operands: &Operands<E>,
+    sums: Option<&Arc<SumsKept<E>>>,
+    kept: Kept<E>,
 ) -> AnyTensor<E> {
-    let attention_of = *attention_of;
-    out.clone().recorded(&operands.inputs(), || {
+    result.recorded(&operands.inputs(), || {
         let wanted: Vec<bool> = operands.inputs().iter().map(|input| input.is_recorded()).collect();
-        let operands = operands.detached();
-        move |d_out| gradients(&attention_of, &operands, (&out, &sums.0), d_out, &wanted)
+        let (attention_of, operands, sums) = (*attention_of, operands.detached(), sums.cloned());
+        move |d| {
+            let sums = sums.as_ref().map(|sums| &sums.0);
+            gradients(&attention_of, &operands, sums, kept.given(d), &wanted)
+        }
     })
 }
 
@@ -259,32 +242,29 @@ fn record<E: Float>(
 fn gradients<E: Float>(
     attention_of: &Attention,
     operands: &Operands<E>,
-    (out, sums): (&AnyTensor<E>, &[Vec<E::Wide>; 2]),
-    d_out: &AnyTensor<E>,
+    sums: Option<&[Vec<E::Wide>; 2]>,
+    given: Given<E>,
     wanted: &[bool],
 ) -> Vec<Option<AnyTensor<E>>> {
     let (settings, mask) = (operands.settings(attention_of), operands.mask.lent());
-    let forward = Forward {
-        views: operands.views(),
-        settings: &settings,
-        mask: &mask,
-        out: out.view(),
-        sums: sums.each_ref().map(|part| &part[..]),
-    };
+    let sums = sums.map(|sums| sums.each_ref().map(|part| &part[..]));
+    let forward = Forward { views: operands.views(), settings: &settings, mask: &mask, sums };
     let biases = operands.mask.bias.len();
     let of_scores = wanted[3..3 + biases].contains(&true);
-    let found = attention_backward(&forward, d_out.view(), of_scores);
-    let typed = |like: &AnyTensor<E>, data| AnyTensor::from_packed(like.dims(), data);
+    let found = attention_backward(&forward, given, of_scores);
+    let typed = |like: &AnyTensor<E>, data| Some(AnyTensor::from_packed(like.dims(), data));
     let [q, k, v] = &operands.heads;
-    let mut all = vec![typed(q, found.q), typed(k, found.k), typed(v, found.v)];
+    // Values have a part in the output alone.
+    let of_values = matches!(given, Given::Out(..)).then_some(found.v);
+    let mut all = vec![typed(q, found.q), typed(k, found.k)];
+    all.push(of_values.and_then(|data| typed(v, data)));
     if of_scores {
-        let extra = operands.mask.extra;
-        let dims = out.layout().dims.replaced(3, k.dims()[2]);
+        let (extra, dims) = (operands.mask.extra, scores_of(q, k));
         let scores = AnyTensor::from_packed(&dims, found.scores);
-        let own = scores.viewed(scores.layout().sliced(3, extra, k.dims()[2] - extra));
-        all.extend(operands.mask.bias.iter().map(|_| own.clone()));
+        let own = scores.viewed(scores.layout().sliced(3, extra, dims[3] - extra));
+        all.extend(operands.mask.bias.iter().map(|_| Some(own.clone())));
     } else {
-        all.extend(operands.mask.bias.iter().map(Clone::clone));
+        all.extend(operands.mask.bias.iter().map(|_| None));
     }
     let tables = operands.mask.distances.iter().map(|(table, ..)| table);
     all.extend(tables.zip(found.distances).map(|(table, data)| typed(table, data)));
@@ -295,7 +275,7 @@ fn gradients<E: Float>(
         all.push(typed(&relative.products, found.products));
         all.extend(relative.values.iter().map(|values| typed(values, found.values.clone())));
     }
-    all.into_iter().zip(wanted).map(|(gradient, &wanted)| wanted.then_some(gradient)).collect()
+    all.into_iter().zip(wanted).map(|(gradient, &wanted)| gradient.filter(|_| wanted)).collect()
 }
 
 /// Room for an output over (batch, heads, queries, value width) that lies in memory as (batch,

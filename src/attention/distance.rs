@@ -145,6 +145,28 @@ impl<H: Size, E: Float> DistanceBias<H, E> {
         DistanceBias { heads, table, first }
     }
 
+    /// The numbers of this table, whose first entry is for the distance `first`: as a parameter gives it in
+    /// training, it is learned.
+    ///
+    /// # Examples
+    /// ```
+    /// use shapeproof::{
+    ///     scaled_dot_product_attention, Batch, Distance, DistanceBias, HeadDim, Heads, Key, Mode, Parameter,
+    ///     Query, Tensor, Train, C,
+    /// };
+    ///
+    /// let table = Parameter::new(Tensor::<(Heads<C<1>>, Distance<C<2>>)>::zeros());
+    /// let q = Tensor::<(Batch<C<1>>, Heads<C<1>>, Query<C<1>>, HeadDim<C<1>>)>::zeros();
+    /// let v = Tensor::<(Batch<C<1>>, Heads<C<1>>, Key<C<2>>, HeadDim<C<1>>)>::from([[[[0.0], [4.0]]]]);
+    /// let mut train = Train::seeded(1);
+    /// let bias = DistanceBias::of_table(train.read(&table), -1);
+    /// let y = scaled_dot_product_attention(&q, &v, &v, bias);
+    /// assert_eq!(train.backward(&y.sum_all()).of(&table).to_vec(), [-1.0, 1.0]);
+    /// ```
+    pub fn of_table<T: Size>(table: Tensor<(Heads<H>, Distance<T>), E>, first: isize) -> Self {
+        DistanceBias { heads: table.shape().0, table: table.erase(), first }
+    }
+
     /// The heads that it has numbers for.
     pub fn heads(&self) -> Heads<H> {
         self.heads
@@ -249,12 +271,13 @@ impl<N: Static, H: Static, E: Float> DistanceBuckets<N, H, E> {
 
     /// The bias, for sequences of any length.
     pub fn bias(&self, mode: &mut impl Mode) -> DistanceBias<H, E> {
-        let weight = mode.read(&self.weight).to_vec();
         let far = self.max_distance.min(isize::MAX.unsigned_abs()).cast_signed();
         let ahead = if self.both_directions { far } else { 0 };
-        DistanceBias::from_fn(Heads(H::default()), -far..=ahead, |h, distance| {
-            weight.get(self.bucket(distance) * H::N + h).copied().unwrap_or_default()
-        })
+        // Without a bucket there is nothing to add.
+        let distances = (-far..=ahead).filter(|_| N::N > 0);
+        let buckets = distances.map(|distance| self.bucket(distance)).collect();
+        let table = mode.read(&self.weight).any().gathered(0, buckets, None).permuted(&[1, 0]);
+        DistanceBias { heads: Heads(H::default()), table, first: -far }
     }
 }
 

@@ -5,7 +5,7 @@ use super::scaled::{Attention, scores};
 use super::{AttentionBias, CoversPositions, KvOf, MaskFor, MaskParts, Pairing, RotaryTable};
 use crate::axis::{Axis, Batch, Folded, HeadDim, Heads, Key, Model, Query, Seq};
 use crate::element::Float;
-use crate::nn::{Bias, Dropout, Linear, Mode, Module, Packing, ReadMap, RmsNorm};
+use crate::nn::{AnyParameter, Bias, Dropout, Linear, Mode, Module, Packing, ReadMap, RmsNorm};
 use crate::parameters;
 use crate::size::{Size, Static};
 use crate::tensor::{AnyTensor, Generator, Tensor};
@@ -315,8 +315,12 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
         let (q, k) = (self.q.weight.shape().1.size().get(), self.k.weight.shape().1.size().get());
         let maps = [self.q.read_map(mode), self.k.read_map(mode), self.v.read_map(mode)];
         let fused = self.packing.apply(x, &maps.each_ref().map(ReadMap::lent));
-        [(0, q), (q, k), (q + k, k)]
-            .map(|(start, len)| fused.viewed(fused.layout().sliced(2, start, len)))
+        let [of_q, of_k, of_v] = [self.q.weight.id(), self.k.weight.id(), self.v.weight.id()];
+        [(of_q, 0, q), (of_k, q, k), (of_v, q + k, k)].map(|(layer, start, len)| {
+            let part = fused.viewed(fused.layout().sliced(2, start, len));
+            mode.note(layer, &part);
+            part
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use super::{And, Causal, CausalFromStart, KvOf, MaskFor, MaskParts, NoMask, Pref
 use crate::axis::{Axis, Batch, HeadDim, Heads, Key, Query};
 use crate::element::Float;
 pub use crate::kernel::linear_attention::FeatureMap;
-use crate::kernel::linear_attention::linear_attention;
+use crate::kernel::linear_attention::{linear_attention, linear_attention_backward};
 use crate::shape::Ours;
 use crate::size::Size;
 use crate::tensor::{AnyTensor, Tensor};
@@ -28,7 +28,9 @@ use crate::tensor::{AnyTensor, Tensor};
 /// Sums run along the keys, never along heads, in f64 for f64, else in f32, and are divided by the sum
 /// of weights. A query that sees no key, or whose weights are all 0, gets 0; what a hidden key or value
 /// holds reaches nothing. With a causal mask, 64 queries at a time share a running sum. Time is
-/// O((Q + K) · D · Dv), memory O((Q + K) · (D + Dv) + D · Dv) for each head.
+/// O((Q + K) · D · Dv), memory O((Q + K) · (D + Dv) + D · Dv) for each head, and that of the gradients is
+/// the same: they make the sums again. A query that gets 0 has the gradient 0, and so has the direction of a
+/// vector of zeros.
 ///
 /// # Compile errors
 /// `mask_of_linear_attention_must_not_tell_queries_apart`,
@@ -83,10 +85,20 @@ impl LinearAttention {
         let (batch, heads, query, _) = queries.shape();
         let mask = MaskParts::of(&mask, scores(queries.any(), keys.any()));
         let (layout, mut out) = heads_inside(queries.any(), values.any());
-        let operands = [queries.any().view(), keys.any().view(), values.any().view()];
-        linear_attention(operands, self.features, &mask.lent(), &mut out);
-        let shape = (batch, heads, query, values.shape().3);
-        Tensor::typed(shape, AnyTensor::in_layout(layout, out))
+        let (inputs, by) = ([queries.any(), keys.any(), values.any()], self.features);
+        linear_attention(inputs.map(AnyTensor::view), by, &mask.lent(), &mut out);
+        let out = AnyTensor::in_layout(layout, out).recorded(&inputs, || {
+            let inputs = inputs.map(AnyTensor::detached);
+            move |d_out| {
+                let views = inputs.each_ref().map(AnyTensor::view);
+                let found = linear_attention_backward(views, by, &mask.lent(), d_out.view());
+                let typed = |(input, data): (&AnyTensor<E>, _)| {
+                    Some(AnyTensor::from_packed(input.dims(), data))
+                };
+                inputs.iter().zip(found).map(typed).collect()
+            }
+        });
+        Tensor::typed((batch, heads, query, values.shape().3), out)
     }
 }
 

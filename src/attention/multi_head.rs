@@ -6,7 +6,8 @@ use crate::axis::{Axis, Batch, Heads, Key, Model, Query, Seq};
 use crate::element::Float;
 use crate::kernel::multi_head::self_attention;
 use crate::nn::{
-    Bias, Dropout, Linear, Map, Mode, Module, Packing, Parameter, ReadMap, is_recorded,
+    AnyParameter, Bias, Dropout, Linear, Map, Mode, Module, Packing, Parameter, ReadMap,
+    is_recorded, is_tracing,
 };
 use crate::parameters;
 use crate::size::{DivisibleBy, Size, Static};
@@ -268,8 +269,8 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
     {
         let maps = self.maps(mode);
         let maps = maps.each_ref().map(ReadMap::lent);
-        if self.extra_keys() > 0 || is_recorded(x.any(), &maps) {
-            let parts = self.by_head_of(x, &maps);
+        if self.extra_keys() > 0 || is_recorded(x.any(), &maps) || is_tracing(mode) {
+            let parts = self.by_head_of(x, &maps, mode);
             let mask = MaskParts::of(&mask, scores(&parts[0], &parts[1]));
             let y = self.attend(parts, mask, mode);
             return self.project_out(x, y, mode);
@@ -298,7 +299,8 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         VM: Static,
         (KM, VM): SelfWidths<M>,
     {
-        let parts = self.by_head_of(x, &self.maps(mode).each_ref().map(ReadMap::lent));
+        let maps = self.maps(mode);
+        let parts = self.by_head_of(x, &maps.each_ref().map(ReadMap::lent), mode);
         let mask = MaskParts::of(&mask, scores(&parts[0], &parts[1]));
         let (y, weights) = self.attend_with_weights(parts, mask, mode);
         let (batch, Seq(size), _) = x.shape();
@@ -328,11 +330,18 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
         &self,
         x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
         maps: &[Map<E>; 3],
+        mode: &mut impl Mode,
     ) -> [AnyTensor<E>; 3] {
         let fused = self.packing.apply(x.any(), maps);
         let width = M::N;
-        let part = |i: usize| fused.viewed(fused.layout().sliced(2, i * width, width));
-        [0, 1, 2].map(|i| by_head::<H, E>(&part(i)))
+        let parts = [self.q.weight.id(), self.k.weight.id(), self.v.weight.id()];
+        let mut at = 0;
+        parts.map(|layer| {
+            let part = fused.viewed(fused.layout().sliced(2, at, width));
+            at += width;
+            mode.note(layer, &part);
+            by_head::<H, E>(&part)
+        })
     }
 
     /// Keys besides those of the activations.

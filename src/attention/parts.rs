@@ -90,8 +90,19 @@ impl Start {
 impl<E: Float> MaskParts<E> {
     /// What `mask` says of scores of these sizes: batch, heads, queries, keys.
     pub(crate) fn of<Scores>(mask: &impl MaskFor<Scores, E>, scores: [usize; 4]) -> Self {
-        let mut parts = MaskParts {
-            scores: Dims::new(&scores),
+        let mut parts = MaskParts::nothing(Dims::new(&scores));
+        mask.add_to(&mut parts);
+        parts
+    }
+
+    /// A mask of the same scores that says nothing of them.
+    pub(super) fn without_any(&self) -> Self {
+        MaskParts::nothing(self.scores)
+    }
+
+    fn nothing(scores: Dims) -> Self {
+        MaskParts {
+            scores,
             extra: 0,
             keep: Vec::new(),
             bands: Vec::new(),
@@ -101,9 +112,7 @@ impl<E: Float> MaskParts<E> {
             distances: Vec::new(),
             fills: Vec::new(),
             sinks: Vec::new(),
-        };
-        mask.add_to(&mut parts);
-        parts
+        }
     }
 
     /// The same behind so many extra keys.

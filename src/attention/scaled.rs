@@ -1,14 +1,12 @@
 //! Scaled dot-product attention.
 
-use super::backward::{attend, attend_with_weights, heads_inside};
+use super::backward::{attend, attend_with_log_sums, attend_with_weights, scores_at};
 use super::{KvOf, MaskFor, MaskParts};
 use crate::axis::{Axis, Batch, HeadDim, Heads, Key, Query};
 use crate::element::Float;
-use crate::kernel::attention::{Out, Settings, Stage, Sums, attention_to, scores as scores_at};
+use crate::kernel::attention::{Settings, Stage};
 use crate::kernel::dropout::Dropout as KernelDropout;
-use crate::kernel::layout::count;
 use crate::nn::{Dropout, Mode};
-use crate::shape::Shape;
 use crate::size::Size;
 use crate::tensor::{AnyTensor, Generator, Tensor};
 
@@ -176,7 +174,7 @@ impl Attention {
     /// where it sees no key.
     ///
     /// What two attentions over different keys give can be put together by it: with m the greater of the
-    /// two and wᵢ = exp(log sumᵢ − m), the output over all keys is Σ wᵢ · outputᵢ / Σ wᵢ.
+    /// two and wᵢ = exp(log sumᵢ − m), the output over all keys is Σ wᵢ · outputᵢ / Σ wᵢ. Both have gradients.
     #[allow(clippy::type_complexity, reason = "the output and the logarithms")]
     pub fn apply_with_log_sums<B, H, KV, Q, K, D, V, E>(
         &self,
@@ -197,22 +195,14 @@ impl Attention {
     {
         let (batch, heads, query, _) = queries.shape();
         let mask = MaskParts::of(&mask, scores(queries.any(), keys.any()));
-        let (layout, mut out) = heads_inside(queries.any(), values.any());
-        let rows = (batch, heads, query);
-        let mut log_sums = vec![E::default(); count(&rows.dims())];
-        let views = [queries.any().view(), keys.any().view(), values.any().view()];
-        let settings = self.settings(queries.any().dims()[3]);
-        let to = Out { out: &mut out, weights: None, sums: Sums::Log(&mut log_sums) };
-        attention_to(views, &settings, &mask.lent(), to);
-        let out = Tensor::typed(
-            (batch, heads, query, values.shape().3),
-            AnyTensor::in_layout(layout, out),
-        );
-        (out, Tensor::from_packed(rows, log_sums))
+        let heads_of = [queries.any(), keys.any(), values.any()];
+        let (out, log_sums) = attend_with_log_sums(self, heads_of, &mask);
+        let out = Tensor::typed((batch, heads, query, values.shape().3), out);
+        (out, Tensor::typed((batch, heads, query), log_sums))
     }
 
     /// The scores of every query and key, at one of the stages on their way to weights. They are held as a
-    /// whole: this is for looking at them.
+    /// whole: this is for looking at them. What is hidden has the gradient 0.
     ///
     /// With [`apply_with_weights`](Self::apply_with_weights) for the last one, these are the four outputs
     /// that the ONNX operator calls `qk_matmul_output`, modes 0 to 3.
@@ -234,10 +224,8 @@ impl Attention {
     {
         let (batch, heads, query, _) = queries.shape();
         let mask = MaskParts::of(&mask, scores(queries.any(), keys.any()));
-        let settings = self.settings(queries.any().dims()[3]);
-        let views = [queries.any().view(), keys.any().view()];
-        let scores = scores_at(views, &settings, &mask.lent(), stage);
-        Tensor::from_packed((batch, heads, query, keys.shape().2), scores)
+        let scores = scores_at(self, [queries.any(), keys.any()], &mask, stage);
+        Tensor::typed((batch, heads, query, keys.shape().2), scores)
     }
 
     /// The output over (batch, heads, queries, value width), laid out so that merging its heads moves
@@ -261,16 +249,6 @@ impl Attention {
         mask: &MaskParts<E>,
     ) -> (AnyTensor<E>, AnyTensor<E>) {
         attend_with_weights(self, [queries, keys, values], mask)
-    }
-
-    /// What kept weights are multiplied by, where some are dropped.
-    pub(super) fn kept(&self) -> Option<f64> {
-        self.dropout.map(KernelDropout::factor)
-    }
-
-    /// The same settings, but for dropout.
-    pub(super) fn without_dropout(self) -> Self {
-        Attention { dropout: None, ..self }
     }
 
     /// The kernel's form, for heads of this width; the scale is 1/√D unless given.

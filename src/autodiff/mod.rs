@@ -8,7 +8,7 @@ mod gradients;
 pub use gradients::Gradients;
 
 use crate::element::Float;
-use crate::tensor::{AnyTensor, FloatTensor, Node};
+use crate::tensor::{AnyTensor, FloatTensor, Node, ViewOf};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
@@ -27,6 +27,9 @@ pub(crate) fn backward<E: Float>(loss: &AnyTensor<E>, factor: f64) -> Gradients 
             gradients.add_to(id, gradient);
             continue;
         }
+        if let Some(view) = node.view() {
+            waiting.add_view(view, &gradient);
+        }
         for (input, gradient) in node.pass_back(&gradient) {
             waiting.add(input, gradient);
         }
@@ -43,6 +46,14 @@ impl Waiting {
         match self.0.entry(node.sequence) {
             Entry::Vacant(entry) => _ = entry.insert((node, gradient)),
             Entry::Occupied(mut entry) => entry.get_mut().1.add_in_place(&gradient),
+        }
+    }
+
+    fn add_view(&mut self, view: &ViewOf, gradient: &FloatTensor) {
+        let Some(node) = view.input() else { return };
+        match self.0.entry(node.sequence) {
+            Entry::Vacant(entry) => _ = entry.insert((node.clone(), view.unviewed(gradient))),
+            Entry::Occupied(mut entry) => view.add_unviewed(&mut entry.get_mut().1, gradient),
         }
     }
 }

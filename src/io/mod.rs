@@ -1,5 +1,6 @@
 //! Files: safetensors, whole or in shards, to and from a model's parameters or a training run.
 
+mod compare;
 mod decode;
 mod file;
 mod header;
@@ -11,6 +12,7 @@ mod source;
 mod table;
 mod training;
 
+pub use compare::{ComparedStep, Comparison, Difference, Outcome, Tolerance};
 pub use file::TensorFile;
 pub use load::{Checkpoint, Loaded};
 pub use save::save_tensors;

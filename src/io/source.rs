@@ -5,6 +5,7 @@
 /// There is no default: a square weight in the other order loads without complaint and gives wrong
 /// numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum WeightLayout {
     /// Out × in: y = x · Wᵀ. PyTorch's `Linear`.
     OutIn,

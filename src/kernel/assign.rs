@@ -1,6 +1,7 @@
 //! Elements written over those of a strided block.
 
 use super::layout::{Layout, View};
+use super::parallel::for_each;
 use super::runs::Runs;
 use crate::element::{Element, Float};
 
@@ -21,16 +22,41 @@ pub(crate) fn assign<E: Element>(from: View<E>, to: &mut [E], layout: &Layout) {
     });
 }
 
+/// Elements that are added by one piece of work.
+const PIECE: usize = 1 << 14;
+
 /// Adds the elements of `from` to those in the places of `layout`, which has the same sizes, in row-major
-/// order.
+/// order where places repeat.
 pub(crate) fn accumulate<E: Float>(from: View<E>, to: &mut [E], layout: &Layout) {
+    struct Places<E>(*mut E);
+    // SAFETY: each piece of work has places of its own; elements are `Send`.
+    unsafe impl<E: Float> Sync for Places<E> {}
+
+    assert!(layout.extent() <= to.len() && from.layout.extent() <= from.data.len());
     let runs = Runs::new([&from.layout, layout]);
-    let [from_step, to_step] = runs.steps();
-    runs.for_each(0, layout.count(), |[from_at, to_at], len| {
-        for i in 0..len {
-            let sum = &mut to[to_at + i * to_step];
-            *sum = E::narrow(sum.wide() + from.data[from_at + i * from_step].wide());
-        }
+    let (steps @ [from_step, to_step], count) = (runs.steps(), layout.count());
+    let piece = if layout.is_injective() { PIECE } else { count.max(1) };
+    let places = Places(to.as_mut_ptr());
+    for_each(count.div_ceil(piece), count, |i| {
+        let places = &places;
+        let first = i * piece;
+        runs.for_each(first, piece.min(count - first), |[from_at, to_at], len| {
+            let place = |i: usize| {
+                // SAFETY: the layout lies within `to`, which nothing else refers to. Where no two places
+                // of it are one, no other piece has these; else there is one piece.
+                unsafe { &mut *places.0.add(to_at + i * to_step) }
+            };
+            let add = |sum: &mut E, x: &E| *sum = E::narrow(sum.wide() + x.wide());
+            if steps == [1, 1] {
+                // SAFETY: as above, for all of the run.
+                let to = unsafe { std::slice::from_raw_parts_mut(places.0.add(to_at), len) };
+                to.iter_mut()
+                    .zip(&from.data[from_at..from_at + len])
+                    .for_each(|(to, x)| add(to, x));
+            } else {
+                (0..len).for_each(|i| add(place(i), &from.data[from_at + i * from_step]));
+            }
+        });
     });
 }
 

@@ -141,25 +141,21 @@ impl<E: Float> Kernel<E::Wide> for Logarithm<'_, E> {
         let none = E::Wide::neg_infinity();
         // SAFETY: the instruction set is the caller's, and the row a slice.
         unsafe {
-            let at = |i: usize| match i < whole {
-                true => load::<E, V>(x.add(i)),
-                false => load_first::<E, V>(x.add(i), n - i, none),
-            };
             let mut greatest = V::splat(none);
-            for i in (0..n).step_by(V::LANES) {
+            for at in (0..whole).step_by(V::LANES) {
                 // A NaN is passed over, and reaches the sum.
-                greatest = at(i).max(greatest);
+                greatest = load::<E, V>(x.add(at)).max(greatest);
             }
-            let all = lanes(greatest);
+            let rest = load_first::<E, V>(x.add(whole), n - whole, none);
+            let all = lanes(rest.max(greatest));
             let max = all[..V::LANES].iter().fold(none, |a, &b| if b > a { b } else { a });
             // Of a row of −∞ the sum is 0, and its logarithm −∞.
             let base = V::splat(if max == none { E::Wide::zero() } else { max });
-            let mut sums = [V::splat(E::Wide::zero()); 2];
-            for i in (0..n).step_by(V::LANES) {
-                let sum = &mut sums[i / V::LANES % 2];
-                *sum = sum.add(exp_of_negative(at(i).sub(base)));
+            let mut sum = exp_of_negative(rest.sub(base));
+            for at in (0..whole).step_by(V::LANES) {
+                sum = sum.add(exp_of_negative(load::<E, V>(x.add(at)).sub(base)));
             }
-            max + sum_of_lanes(sums[0].add(sums[1])).ln()
+            max + sum_of_lanes(sum).ln()
         }
     }
 }

@@ -12,6 +12,8 @@ use std::mem::MaybeUninit;
 
 /// Elements in a group, unless a single line is longer.
 const GROUP: usize = 1 << 13;
+/// The least lines in a group of lines that run across the memory.
+const LEAST_LINES: usize = 16;
 /// The most lines in a group.
 const MAX_LINES: usize = 1 << 10;
 
@@ -35,9 +37,11 @@ impl<'a, E: Element> Lines<'a, E> {
         Lines { data: view.data, outer: Runs::new([&outer]), count: outer.count(), len, stride }
     }
 
-    /// Lines in one piece of work.
+    /// Lines in one piece of work: where they are brought together, as many as share lines of the cache,
+    /// unless they are very long.
     pub(super) fn group(&self) -> usize {
-        (GROUP / self.len.max(1)).clamp(1, MAX_LINES)
+        let least = if self.are_slices() || self.len > GROUP { 1 } else { LEAST_LINES };
+        (GROUP / self.len.max(1)).clamp(least, MAX_LINES)
     }
 
     /// Whether the elements of a line are neighbours.

@@ -49,4 +49,5 @@ mod sums;
 #[cfg(test)]
 mod testing;
 mod tile;
+mod tiles;
 mod wide;

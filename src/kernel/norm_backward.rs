@@ -11,7 +11,7 @@ use super::norm::Norm;
 use super::output::written;
 use super::parallel::for_each_chunk_pair;
 use super::runs::Runs;
-use super::simd::elements::{load, load_first, store, store_first, sum_of_lanes};
+use super::simd::elements::{load_first, store_first, sum_of_lanes};
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use crate::element::Float;
 use num_traits::Zero;
@@ -86,6 +86,16 @@ struct Row<'a, E> {
     g: *mut E,
 }
 
+/// A row's numbers, in all lanes.
+#[derive(Clone, Copy)]
+struct Moments<V> {
+    mean: V,
+    scale: V,
+    /// The mean of h (0 where rows keep their mean) and that of h · n.
+    of_h: V,
+    of_product: V,
+}
+
 impl<E: Float> Row<'_, E> {
     /// # Safety
     ///
@@ -98,39 +108,98 @@ impl<E: Float> Row<'_, E> {
         let zero = E::Wide::zero();
         #[allow(clippy::cast_precision_loss, reason = "lengths below 2^53 are exact")]
         let share = E::Wide::from_f64(1.0 / n as f64);
-        // SAFETY: the caller's. In the lanes past the end g is 0, and so is all that is added there.
+        // SAFETY: the caller's; `count` elements from `at` on are within the row.
         unsafe {
             let (mean, scale) = self.norm.moments::<V>(self.x);
-            let (mean, scale) = (V::splat(mean), V::splat(scale));
-            let at = |from: *const E, at: usize| match at < whole {
-                true => load::<E, V>(from.add(at)),
-                false => load_first::<E, V>(from.add(at), n - at, zero),
-            };
-            let parts = |i: usize| {
-                let (normal, g) = (at(self.x, i).sub(mean).mul(scale), at(self.g, i));
-                (normal, g, self.norm.weight.map_or(g, |weight| g.mul(at(weight.as_ptr(), i))))
-            };
-            let mut sums = [V::splat(zero); 2];
-            for i in (0..n).step_by(V::LANES) {
-                let (normal, _, h) = parts(i);
-                sums = [sums[0].add(h), sums[1].add(h.mul(normal))];
+            let (mean, scale, none) = (V::splat(mean), V::splat(scale), V::splat(zero));
+            let mut moments = Moments { mean, scale, of_h: none, of_product: none };
+            let mut sums = [none; 2];
+            for at in (0..whole).step_by(V::LANES) {
+                self.add_products(at, V::LANES, moments, &mut sums);
             }
-            let [h_mean, product_mean] = sums.map(|sum| V::splat(sum_of_lanes(sum) * share));
-            for i in (0..n).step_by(V::LANES) {
-                let (normal, g, h) = parts(i);
-                let h = if self.norm.centered { h.sub(h_mean) } else { h };
-                let result = h.sub(normal.mul(product_mean)).mul(scale);
-                let (of_weight, of_bias) = (weight.add(i), bias.add(i));
-                if i < whole {
-                    store(V::load(of_weight).add(g.mul(normal)), of_weight);
-                    store(V::load(of_bias).add(g), of_bias);
-                    store(result, self.g.add(i));
-                } else {
-                    let rest = |from: *const E::Wide| load_first::<E::Wide, V>(from, n - i, zero);
-                    store_first(rest(of_weight).add(g.mul(normal)), n - i, of_weight);
-                    store_first(rest(of_bias).add(g), n - i, of_bias);
-                    store_first(result, n - i, self.g.add(i));
-                }
+            if whole < n {
+                self.add_products(whole, n - whole, moments, &mut sums);
+            }
+            let [of_h, of_product] = [sum_of_lanes(sums[0]), sum_of_lanes(sums[1])];
+            if self.norm.centered {
+                moments.of_h = V::splat(of_h * share);
+            }
+            moments.of_product = V::splat(of_product * share);
+            for at in (0..whole).step_by(V::LANES) {
+                self.finish(at, V::LANES, moments, [weight, bias]);
+            }
+            if whole < n {
+                self.finish(whole, n - whole, moments, [weight, bias]);
+            }
+        }
+    }
+
+    /// n, g and h of `count` elements from `at` on; 0 for g and h in the lanes past them.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the instruction set of `V`; there are so many elements, and no vector has fewer.
+    #[inline(always)]
+    unsafe fn parts<V: Vector<Scalar = E::Wide>>(
+        &self,
+        at: usize,
+        count: usize,
+        moments: Moments<V>,
+    ) -> [V; 3] {
+        let zero = E::Wide::zero();
+        // SAFETY: the caller's.
+        unsafe {
+            let x = load_first::<E, V>(self.x.add(at), count, zero);
+            let g = load_first::<E, V>(self.g.add(at), count, zero);
+            let h = match self.norm.weight {
+                Some(weight) => g.mul(load_first::<E, V>(weight.as_ptr().add(at), count, zero)),
+                None => g,
+            };
+            [x.sub(moments.mean).mul(moments.scale), g, h]
+        }
+    }
+
+    /// Adds h and h · n to the sums.
+    ///
+    /// # Safety
+    ///
+    /// As [`parts`](Self::parts).
+    #[inline(always)]
+    unsafe fn add_products<V: Vector<Scalar = E::Wide>>(
+        &self,
+        at: usize,
+        count: usize,
+        moments: Moments<V>,
+        sums: &mut [V; 2],
+    ) {
+        // SAFETY: the caller's.
+        unsafe {
+            let [normal, _, h] = self.parts(at, count, moments);
+            *sums = [sums[0].add(h), sums[1].add(h.mul(normal))];
+        }
+    }
+
+    /// Writes the gradient of x in the place of g, and adds to those of weight and bias.
+    ///
+    /// # Safety
+    ///
+    /// As [`parts`](Self::parts); there are as many sums.
+    #[inline(always)]
+    unsafe fn finish<V: Vector<Scalar = E::Wide>>(
+        &self,
+        at: usize,
+        count: usize,
+        moments: Moments<V>,
+        [weight, bias]: [*mut E::Wide; 2],
+    ) {
+        // SAFETY: the caller's.
+        unsafe {
+            let [normal, g, h] = self.parts(at, count, moments);
+            let result = h.sub(moments.of_h).sub(normal.mul(moments.of_product));
+            store_first(result.mul(moments.scale), count, self.g.add(at));
+            for (to, term) in [(weight, g.mul(normal)), (bias, g)] {
+                let sum = load_first::<E::Wide, V>(to.add(at), count, E::Wide::zero());
+                store_first(sum.add(term), count, to.add(at));
             }
         }
     }

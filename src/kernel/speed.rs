@@ -12,6 +12,9 @@ use super::simd::Isa;
 use super::softmax::Softmax::{Logarithms, Weights};
 use super::softmax::{softmax, softmax_in_place};
 use super::testing::Rng;
+use crate::element::Float;
+use half::{bf16, f16};
+use num_traits::Zero;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -37,6 +40,19 @@ fn best_time(threads: usize, mut f: impl FnMut() + Send) -> Duration {
 #[test]
 #[ignore = "measures"]
 fn speed_of_products() {
+    products::<f32>();
+    products::<bf16>();
+    products::<f16>();
+    let mut rng = Rng::new(1);
+    let (a, b) = (rng.block::<f64>(&[512, 512]), rng.block::<f64>(&[512, 512]));
+    let (mut out, layout) = (vec![0f64; 512 * 512], a.layout);
+    rate("512 x 512 x 512 f64", 2 * out.len() * 512, || {
+        gemm_into(Isa::best(), black_box(a.view()), b.view(), Epilogue::NONE, &mut out, &layout);
+    });
+}
+
+fn products<E: Float>() {
+    println!("{}", E::NAME);
     let mut rng = Rng::new(1);
     for (m, k, n) in [
         (2048, 512, 1536),
@@ -48,11 +64,11 @@ fn speed_of_products() {
         (8, 512, 512),
         (1, 768, 768),
     ] {
-        let (a, b) = (rng.block::<f32>(&[m, k]), rng.block::<f32>(&[k, n]));
-        let transposed = rng.block::<f32>(&[n, k]);
+        let (a, b) = (rng.block::<E>(&[m, k]), rng.block::<E>(&[k, n]));
+        let transposed = rng.block::<E>(&[n, k]);
         let transposed = View { layout: transposed.layout.transposed(), ..transposed.view() };
         let packed = pack_b(b.view());
-        let (mut out, layout) = (vec![0f32; m * n], Layout::packed(&[m, n]));
+        let (mut out, layout) = (vec![E::narrow(<_>::zero()); m * n], Layout::packed(&[m, n]));
         let name = format!("{m} x {k} x {n}");
         rate(&format!("{name} packed before"), 2 * m * k * n, || {
             // SAFETY: a product writes numbers.
@@ -73,8 +89,8 @@ fn speed_of_products() {
             );
         });
     }
-    let (a, b) = (rng.block::<f32>(&[256, 64, 64]), rng.block::<f32>(&[256, 64, 64]));
-    let (mut out, layout) = (vec![0f32; 256 * 64 * 64], a.layout);
+    let (a, b) = (rng.block::<E>(&[256, 64, 64]), rng.block::<E>(&[256, 64, 64]));
+    let (mut out, layout) = (vec![E::narrow(<_>::zero()); 256 * 64 * 64], a.layout);
     rate("256 of 64 x 64 x 64", 2 * out.len() * 64, || {
         gemm_into(Isa::best(), black_box(a.view()), b.view(), Epilogue::NONE, &mut out, &layout);
     });
@@ -82,16 +98,18 @@ fn speed_of_products() {
     rate("256 of 64 x 64 x 64 transposed", 2 * out.len() * 64, || {
         gemm_into(Isa::best(), black_box(a.view()), transposed, Epilogue::NONE, &mut out, &layout);
     });
-    let (a, b) = (rng.block::<f64>(&[512, 512]), rng.block::<f64>(&[512, 512]));
-    let (mut out, layout) = (vec![0f64; 512 * 512], a.layout);
-    rate("512 x 512 x 512 f64", 2 * out.len() * 512, || {
-        gemm_into(Isa::best(), black_box(a.view()), b.view(), Epilogue::NONE, &mut out, &layout);
-    });
 }
 
 #[test]
 #[ignore = "measures"]
 fn speed_of_attention() {
+    attentions::<f32>();
+    attentions::<bf16>();
+    attentions::<f16>();
+}
+
+fn attentions<E: Float>() {
+    println!("{}", E::NAME);
     let mut rng = Rng::new(2);
     for (batch, heads, len, d) in [
         (1, 8, 64, 64),
@@ -106,10 +124,10 @@ fn speed_of_attention() {
         (1, 4, 1024, 128),
         (1, 4, 1024, 256),
     ] {
-        let x = [0; 3].map(|_| rng.block::<f32>(&[batch, len, heads, d]));
+        let x = [0; 3].map(|_| rng.block::<E>(&[batch, len, heads, d]));
         let [q, k, v] =
             [0, 1, 2].map(|i| View { layout: x[i].layout.permuted(&[0, 2, 1, 3]), ..x[i].view() });
-        let mut out = vec![0f32; batch * len * heads * d];
+        let mut out = vec![E::narrow(<_>::zero()); batch * len * heads * d];
         for causal in [false, true] {
             let mut mask = Mask::NONE;
             let mut operations = 4 * batch * heads * len * len * d;

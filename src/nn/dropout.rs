@@ -26,8 +26,23 @@ use crate::tensor::{AnyTensor, Tensor};
 /// # References
 /// Srivastava et al., "Dropout", 2014, in its inverted form.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "f64", into = "f64"))]
 pub struct Dropout {
     probability: f64,
+}
+
+impl TryFrom<f64> for Dropout {
+    type Error = Error;
+    fn try_from(probability: f64) -> Result<Self> {
+        Dropout::try_new(probability)
+    }
+}
+
+impl From<Dropout> for f64 {
+    fn from(dropout: Dropout) -> f64 {
+        dropout.probability
+    }
 }
 
 impl Dropout {

@@ -1,6 +1,6 @@
 //! Tables of vectors.
 
-use super::{Mode, Module, Packing, Parameter};
+use super::{AnyParameter, Mode, Module, Packing, Parameter};
 use crate::axis::Axis;
 use crate::element::{Float, Index};
 use crate::error::{Error, Result};
@@ -97,7 +97,9 @@ impl<V: Axis, M: Axis, E: Float> Embedding<V, M, E> {
     where
         S: Appends<(M,)>,
     {
-        mode.read(&self.weight).try_embed_with_padding(tokens, self.padding)
+        let vectors = mode.read(&self.weight).try_embed_with_padding(tokens, self.padding)?;
+        mode.note(self.weight.id(), vectors.any());
+        Ok(vectors)
     }
 
     /// x · tableᵀ: how much each token's vector is like x, the logits of a model whose output head is its

@@ -11,6 +11,7 @@ use crate::tensor::{Generator, Tensor};
 
 /// Where the norms of an encoder layer stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum NormPlacement {
     /// Behind each addition: x = norm(x + attention(x)), as in the original paper and BERT.
     #[default]
@@ -23,6 +24,7 @@ pub enum NormPlacement {
 ///
 /// ε has no default: it is part of the model that is loaded, and the wrong one goes unnoticed.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EncoderConfig {
     /// Where the norms stand.
     pub norm: NormPlacement,

@@ -1,7 +1,7 @@
 //! Layer normalisation.
 
 use super::norm::NormOf;
-use super::{Field, Mode, Module, Parameter, Visitor, VisitorMut};
+use super::{AnyParameter, Field, Mode, Module, Parameter, Visitor, VisitorMut};
 use crate::axis::Axis;
 use crate::element::Float;
 use crate::shape::{EndsWith, FixedSizes, Shape, for_each_rank};
@@ -93,7 +93,9 @@ impl<A: Trailing, E: Float> LayerNorm<A, E> {
         mode: &mut impl Mode,
     ) -> Tensor<S, E> {
         let (weight, bias) = (mode.read(&self.weight).packed(), mode.read(&self.bias).packed());
-        Tensor::typed(x.shape(), self.norm(&weight, &bias).of(x.any()))
+        let y = self.norm(&weight, &bias).of(x.any());
+        mode.note(self.weight.id(), &y);
+        Tensor::typed(x.shape(), y)
     }
 
     /// Puts the normalised rows in the place of `x`'s.
@@ -104,6 +106,7 @@ impl<A: Trailing, E: Float> LayerNorm<A, E> {
     ) {
         let (weight, bias) = (mode.read(&self.weight).packed(), mode.read(&self.bias).packed());
         self.norm(&weight, &bias).apply(x.any_mut());
+        mode.note(self.weight.id(), x.any());
     }
 
     /// The operation, given packed parameters.

@@ -1,9 +1,10 @@
 //! The linear map.
 
+use super::mode::is_tracing;
 use super::packing::{Map, ReadMap, is_recorded};
 use super::{
-    Absent, Bias, BiasKind, Fans, Init, Mode, Module, NoBias, Packing, Parameter, Visitor,
-    VisitorMut,
+    Absent, AnyParameter, Bias, BiasKind, Fans, Init, Mode, Module, NoBias, Packing, Parameter,
+    Visitor, VisitorMut,
 };
 use crate::axis::Axis;
 use crate::element::Float;
@@ -96,7 +97,9 @@ impl<I: Axis, O: Axis, B: BiasKind, E: Float> Linear<I, O, B, E> {
         mode: &mut impl Mode,
     ) -> Tensor<S::WithTail<O>, E> {
         let shape = x.shape().with_tail(self.weight.shape().1);
-        Tensor::typed(shape, self.applied(x.any(), None, mode))
+        let y = self.applied(x.any(), None, mode);
+        mode.note(self.weight.id(), &y);
+        Tensor::typed(shape, y)
     }
 
     /// activation(x · W + b), in one pass.
@@ -106,6 +109,9 @@ impl<I: Axis, O: Axis, B: BiasKind, E: Float> Linear<I, O, B, E> {
         activation: Activation,
         mode: &mut impl Mode,
     ) -> Tensor<S::WithTail<O>, E> {
+        if is_tracing(mode) {
+            return activation.of(&self.forward(x, mode));
+        }
         let shape = x.shape().with_tail(self.weight.shape().1);
         Tensor::typed(shape, self.applied(x.any(), Some(activation), mode))
     }

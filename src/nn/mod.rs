@@ -19,6 +19,7 @@ mod packing;
 mod parameter;
 mod positions;
 mod rms_norm;
+mod trace;
 
 pub use bias::{Absent, Bias, BiasKind, NoBias};
 pub use check::try_check_gradients;
@@ -32,6 +33,7 @@ pub use init::{Fans, Init};
 pub use layer_norm::{LayerNorm, Trailing};
 pub use linear::Linear;
 pub use loss::{CrossEntropy, mean_squared_error, try_cross_entropy};
+pub(crate) use mode::is_tracing;
 pub use mode::{Infer, Mode, RecordedUnderTrain, Train};
 pub(crate) use module::fmt_module;
 pub use module::{
@@ -42,6 +44,7 @@ pub(crate) use packing::{Map, Packing, ReadMap, is_recorded};
 pub use parameter::{AnyParameter, Parameter};
 pub use positions::{LearnedPositions, try_sinusoidal_positions};
 pub use rms_norm::RmsNorm;
+pub use trace::Trace;
 
 use crate::attention::{AttentionBias, GroupedAttention, MultiHeadAttention};
 use crate::axis::Axis;

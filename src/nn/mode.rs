@@ -4,15 +4,16 @@ use super::{AnyParameter, Parameter};
 use crate::autodiff::{Gradients, backward};
 use crate::element::Float;
 use crate::shape::{ScalarLoss, Shape};
-use crate::tensor::{Generator, Tensor};
+use crate::tensor::{AnyTensor, Generator, ParameterId, Tensor};
 
-mod sealed {
+pub(super) mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Infer {}
     impl Sealed for super::Train {}
 }
 
-/// How a layer's `forward` runs: [`Infer`] or [`Train`].
+/// How a layer's `forward` runs: [`Infer`] or [`Train`], or [`Trace`](crate::Trace), which infers and keeps
+/// what every layer gives.
 ///
 /// Parameters enter a computation only through the mode, and dropout acts only under [`Train`], so
 /// a layer cannot be left in the wrong state: the call says which it is.
@@ -28,9 +29,22 @@ pub trait Mode: sealed::Sealed {
     /// The parameter's value, for use in a computation.
     fn read<S: Shape, E: Float>(&mut self, parameter: &Parameter<S, E>) -> Tensor<S, E>;
 
-    /// What dropout draws from; none under [`Infer`].
+    /// What dropout draws from; none in inference.
     #[doc(hidden)]
     fn generator(&mut self) -> Option<&mut Generator>;
+
+    /// Whether layers are to take the way that shows their steps, in the place of the fused one.
+    #[doc(hidden)]
+    const TRACING: bool = false;
+
+    /// What the layer with this parameter gave. Nothing is done with it but in a trace.
+    #[doc(hidden)]
+    fn note<E: Float>(&mut self, _layer: ParameterId, _output: &AnyTensor<E>) {}
+}
+
+/// Whether layers are to take the way that shows their steps.
+pub(crate) fn is_tracing<M: Mode>(_: &M) -> bool {
+    M::TRACING
 }
 
 /// Inference: nothing is drawn, nothing is kept.

@@ -1,6 +1,6 @@
 //! Absolute positions: vectors that are added to those of the tokens.
 
-use super::{Mode, Module, Parameter};
+use super::{AnyParameter, Mode, Module, Parameter};
 use crate::axis::{Axis, Model, Seq};
 use crate::element::{Float, Index};
 use crate::error::{Error, Result};
@@ -123,7 +123,9 @@ impl<A: Axis, M: Axis, E: Float> LearnedPositions<A, M, E> {
             )));
         }
         let layout = table.any().layout().sliced(0, offset, length);
-        Ok(table.viewed((positions, table.shape().1), layout))
+        let vectors = table.viewed((positions, table.shape().1), layout);
+        mode.note(self.weight.id(), vectors.any());
+        Ok(vectors)
     }
 
     /// The vector of each position.
@@ -138,7 +140,9 @@ impl<A: Axis, M: Axis, E: Float> LearnedPositions<A, M, E> {
     where
         S: Appends<(M,)>,
     {
-        mode.read(&self.weight).try_embed(positions)
+        let vectors = mode.read(&self.weight).try_embed(positions)?;
+        mode.note(self.weight.id(), vectors.any());
+        Ok(vectors)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Root mean square normalisation.
 
 use super::norm::NormOf;
-use super::{Field, Mode, Module, Parameter, Trailing, Visitor, VisitorMut};
+use super::{AnyParameter, Field, Mode, Module, Parameter, Trailing, Visitor, VisitorMut};
 use crate::element::Float;
 use crate::shape::{EndsWith, FixedSizes};
 use crate::tensor::Tensor;
@@ -61,7 +61,9 @@ impl<A: Trailing, E: Float> RmsNorm<A, E> {
         let weight = mode.read(&self.weight).packed();
         let (weight, epsilon) = (weight.any(), self.epsilon);
         let norm = NormOf { weight, bias: None, centered: false, epsilon };
-        Tensor::typed(x.shape(), norm.of(x.any()))
+        let y = norm.of(x.any());
+        mode.note(self.weight.id(), &y);
+        Tensor::typed(x.shape(), y)
     }
 }
 

@@ -78,7 +78,7 @@ impl<V: Axis, M: Axis, E: Element> Tensor<(V, M), E> {
 impl<E: Element> AnyTensor<E> {
     /// The entries of axis `at` that `places` say, all below its size; that of `padding` gets no gradient.
     /// Knows no shape, so that it is compiled once for all.
-    fn gathered(&self, at: usize, places: Vec<usize>, padding: Option<usize>) -> Self {
+    pub(crate) fn gathered(&self, at: usize, places: Vec<usize>, padding: Option<usize>) -> Self {
         let dims = self.layout().dims;
         let data = index::gather(self.view(), at, &places);
         Self::from_packed(&dims.replaced(at, places.len()), data).recorded_any(&[self], || {

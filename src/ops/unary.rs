@@ -176,6 +176,7 @@ impl<E: Float> AnyTensor<E> {
 /// Named so that generic code can be told which activation to apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Activation {
     /// max(x, 0).
     #[default]

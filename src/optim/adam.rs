@@ -26,6 +26,7 @@ use crate::tensor::AnyTensor;
 /// Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015, algorithm 1; for amsgrad, Reddi,
 /// Kale and Kumar, "On the Convergence of Adam and Beyond", 2018, algorithm 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Adam {
     /// β₁ and β₂.
     pub betas: (f64, f64),
@@ -64,6 +65,7 @@ impl Default for Adam {
 /// # References
 /// Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, algorithm 2; its λ is the decay.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AdamW {
     /// β₁ and β₂.
     pub betas: (f64, f64),

@@ -85,12 +85,14 @@ impl LossScale {
     }
 
     /// All of it as numbers.
+    #[cfg(feature = "files")]
     #[allow(clippy::cast_precision_loss, reason = "nobody skips 2⁵³ steps")]
     pub(crate) fn to_numbers(self) -> [f64; 3] {
         [self.factor, f64::from(self.good), self.skipped as f64]
     }
 
     /// That of these numbers; `None` where they are none's.
+    #[cfg(feature = "files")]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
     pub(crate) fn from_numbers([factor, good, skipped]: [f64; 3]) -> Option<Self> {
         let is_whole = |x: f64, most: f64| (0.0..most).contains(&x) && x.fract() == 0.0;
@@ -161,6 +163,7 @@ mod tests {
         assert_eq!((scale.factor(), scale.skipped()), (MOST.recip(), 102));
     }
 
+    #[cfg(feature = "files")]
     #[test]
     fn numbers_stand_for_one_scale_or_none() {
         let scale = LossScale { factor: 512.0, good: 77, skipped: 3 };

@@ -10,6 +10,7 @@ mod sgd;
 pub use adam::{Adam, AdamW};
 pub use loss_scale::LossScale;
 pub use optimizer::Optimizer;
+#[cfg(feature = "files")]
 pub(crate) use optimizer::{Slots, State};
 pub use schedule::Schedule;
 pub use sgd::Sgd;

@@ -239,20 +239,24 @@ impl<R: UpdateRule> Optimizer<R> {
     }
 
     /// What is kept, by the parameters' names.
+    #[cfg(feature = "files")]
     pub(crate) fn state(&self) -> &BTreeMap<String, State> {
         &self.state
     }
 
     /// Other state. The caller has established that it has the slots of each name's rule.
+    #[cfg(feature = "files")]
     pub(crate) fn set_state(&mut self, state: BTreeMap<String, State>) {
         self.state = state;
     }
 
+    #[cfg(feature = "files")]
     pub(crate) fn set_loss_scale(&mut self, scale: LossScale) {
         self.loss_scale = Some(scale);
     }
 
     /// The names of what is kept of a parameter.
+    #[cfg(feature = "files")]
     pub(crate) fn slots_of(&self, name: &str) -> &'static [&'static str] {
         rule_of(&self.rule, &self.groups, name).slots()
     }

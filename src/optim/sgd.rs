@@ -37,6 +37,7 @@ use crate::tensor::AnyTensor;
 /// Sutskever et al., "On the importance of initialization and momentum in deep learning", 2013, with
 /// the rate outside of b.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sgd {
     /// How much of b stays from one update to the next; 0 for none.
     pub momentum: f64,

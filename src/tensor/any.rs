@@ -1,7 +1,7 @@
 //! The tensor without its shape in the type.
 
 use super::Tensor;
-use super::node::{Node, with_elements};
+use super::node::Node;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::kernel::elementwise::pack;
@@ -109,6 +109,17 @@ impl<E: Element> AnyTensor<E> {
         pack(self.view())
     }
 
+    /// The elements in row-major order; copies them only where they are shared with another tensor or lie
+    /// in memory out of order.
+    pub fn into_vec(self) -> Vec<E> {
+        let whole = self.layout.is_packed() && self.layout.count() == self.data.len();
+        match Arc::try_unwrap(self.data) {
+            Ok(data) if whole => data,
+            Ok(data) => pack(View { data: &data, layout: self.layout }),
+            Err(shared) => pack(View { data: &shared, layout: self.layout }),
+        }
+    }
+
     /// The same tensor, in row-major order without gaps; copies only where it is not so already.
     pub fn packed(&self) -> Self {
         if self.layout.is_packed() {
@@ -191,16 +202,7 @@ impl<E: Element> AnyTensor<E> {
         if layout == self.layout {
             return self.clone();
         }
-        let from = self.layout;
-        let view = AnyTensor { data: self.data.clone(), layout, node: None };
-        view.recorded_any(&[self], || {
-            move |gradient| {
-                let gradient = gradient.clone();
-                // Widened where any number of them may meet in one place.
-                let gradient = if layout.is_injective() { gradient } else { gradient.widened() };
-                vec![Some(with_elements!(gradient, g => float g.unviewed(&from, &layout)))]
-            }
-        })
+        AnyTensor { data: self.data.clone(), layout, node: None }.recorded_view(self)
     }
 
     /// Changes the elements by `in_place`, in row-major order, where no other tensor shares them and they

@@ -5,7 +5,9 @@ use super::{AnyTensor, Tensor};
 use crate::element::{Element, Float, bf16, f16};
 use crate::error::{Error, Result};
 use crate::kernel::elementwise::{map, map_in_place, zip, zip_in_place};
-use crate::kernel::layout::{Layout, View};
+#[cfg(feature = "files")]
+use crate::kernel::layout::Layout;
+use crate::kernel::layout::View;
 use crate::shape::Shape;
 use crate::tensor::display::shape_text;
 use num_traits::Float as _;
@@ -77,6 +79,49 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     pub fn map_in_place(&mut self, f: impl Fn(E) -> E + Send + Sync) {
         self.any().must_not_be_recorded("map_in_place");
         self.any_mut().map_in_place(f);
+    }
+}
+
+impl<S: Shape, E: Element> Tensor<S, E> {
+    /// The elements in row-major order, to be written. Copied first where they are shared with another
+    /// tensor, which keeps them, or lie in memory out of order.
+    ///
+    /// # Panics
+    /// Where the tensor was computed from parameters in training: what is written has no gradient, and
+    /// losing it is what [`detach`](Self::detach) is there to say.
+    ///
+    /// # Examples
+    /// ```
+    /// use shapeproof::{Batch, Model, Tensor, C};
+    ///
+    /// fn double(x: &mut [f32]) { // a function that knows slices alone
+    ///     x.iter_mut().for_each(|x| *x *= 2.0);
+    /// }
+    /// let mut x = Tensor::<(Batch<C<1>>, Model<C<2>>)>::from([[1.0, 2.0]]);
+    /// let before = x.clone();
+    /// double(x.as_mut_slice());
+    /// assert_eq!(x.to_vec(), [2.0, 4.0]);
+    /// assert_eq!(before.to_vec(), [1.0, 2.0]);
+    /// ```
+    pub fn as_mut_slice(&mut self) -> &mut [E] {
+        self.any().must_not_be_recorded("as_mut_slice");
+        self.any_mut().packed_mut()
+    }
+
+    /// The elements in row-major order; copies them only where they are shared with another tensor or lie
+    /// in memory out of order.
+    ///
+    /// ```
+    /// use shapeproof::{Batch, Tensor, C};
+    ///
+    /// let data = vec![1.0, 2.0];
+    /// let address = data.as_ptr();
+    /// let x = Tensor::try_from_vec((Batch(C::<2>),), data)?;
+    /// assert_eq!(x.into_vec().as_ptr(), address);
+    /// # Ok::<(), shapeproof::Error>(())
+    /// ```
+    pub fn into_vec(self) -> Vec<E> {
+        self.into_any().into_vec()
     }
 }
 
@@ -228,10 +273,12 @@ impl FloatTensor {
     }
 
     /// The last two axes exchanged. Needs two axes.
+    #[cfg(feature = "files")]
     pub(crate) fn transposed(&self) -> Self {
         self.viewed(Layout::transposed)
     }
 
+    #[cfg(feature = "files")]
     fn viewed(&self, view: impl Fn(&Layout) -> Layout) -> Self {
         with_elements!(self, tensor => float tensor.viewed(view(tensor.layout())))
     }

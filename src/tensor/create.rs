@@ -110,6 +110,18 @@ impl<S, E> Tensor<S, E> {
     {
         Ok(Self::typed(shape, AnyTensor::try_from_vec(&shape.dims(), data)?))
     }
+
+    /// A copy of the elements of `data`, in row-major order.
+    ///
+    /// # Errors
+    /// Where `data` has another number of elements.
+    pub fn try_from_slice(shape: S, data: &[E]) -> Result<Self>
+    where
+        S: Shape,
+        E: Element,
+    {
+        Self::try_from_vec(shape, data.to_vec())
+    }
 }
 
 impl<S, E> Tensor<S, E> {

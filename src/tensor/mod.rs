@@ -4,6 +4,8 @@ mod any;
 mod convert;
 mod create;
 mod display;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 mod node;
 mod random;
 mod rows;
@@ -13,7 +15,7 @@ pub use any::AnyTensor;
 pub use convert::{FloatSliceMut, FloatTensor};
 pub(crate) use display::shape_text;
 pub use node::ParameterId;
-pub(crate) use node::{Node, with_elements};
+pub(crate) use node::{Node, ViewOf, with_elements};
 pub use random::Generator;
 
 use crate::element::Element;
@@ -82,6 +84,11 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// The erased form, by reference.
     pub(crate) fn any(&self) -> &AnyTensor<E> {
         &self.any
+    }
+
+    /// The erased form.
+    pub(crate) fn into_any(self) -> AnyTensor<E> {
+        self.any
     }
 
     /// The erased form, to be changed; its sizes stay.

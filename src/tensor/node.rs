@@ -9,6 +9,7 @@
 
 use super::{AnyTensor, FloatTensor};
 use crate::element::{Element, Float};
+use crate::kernel::layout::Layout;
 use crate::shape::Dims;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
@@ -43,7 +44,41 @@ pub(crate) struct Node {
 
 enum Origin {
     Parameter(ParameterId),
-    Operation { inputs: Vec<Option<Arc<Node>>>, rule: Rule },
+    Operation {
+        inputs: Vec<Option<Arc<Node>>>,
+        rule: Rule,
+    },
+    /// No rule, so that the gradients of several views of one tensor are added in its own places.
+    View(Box<ViewOf>),
+}
+
+/// That a node is the view `to` of a tensor in layout `from`.
+pub(crate) struct ViewOf {
+    /// `None` only while a node is dropped.
+    input: Option<Arc<Node>>,
+    from: Layout,
+    to: Layout,
+}
+
+impl ViewOf {
+    /// The tensor's node.
+    pub(crate) fn input(&self) -> Option<&Arc<Node>> {
+        self.input.as_ref()
+    }
+
+    /// The view's gradient as that of the tensor.
+    pub(crate) fn unviewed(&self, gradient: &FloatTensor) -> FloatTensor {
+        let gradient = gradient.clone();
+        // Widened where any number of them may meet in one place.
+        let gradient = if self.to.is_injective() { gradient } else { gradient.widened() };
+        with_elements!(gradient, g => float g.unviewed(&self.from, &self.to))
+    }
+
+    /// Adds the view's gradient to that of the tensor.
+    pub(crate) fn add_unviewed(&self, sum: &mut FloatTensor, gradient: &FloatTensor) {
+        *sum = sum.clone().widened();
+        with_elements!(sum, sum => sum.add_unviewed(&gradient.to(), &self.from, &self.to));
+    }
 }
 
 impl Node {
@@ -56,7 +91,15 @@ impl Node {
     pub(crate) fn parameter(&self) -> Option<ParameterId> {
         match self.origin {
             Origin::Parameter(id) => Some(id),
-            Origin::Operation { .. } => None,
+            Origin::Operation { .. } | Origin::View(_) => None,
+        }
+    }
+
+    /// What it is a view of, where it is one.
+    pub(crate) fn view(&self) -> Option<&ViewOf> {
+        match &self.origin {
+            Origin::View(view) => Some(view),
+            Origin::Parameter(_) | Origin::Operation { .. } => None,
         }
     }
 
@@ -77,6 +120,7 @@ impl Node {
         let inputs = match &mut self.origin {
             Origin::Parameter(_) => Vec::new(),
             Origin::Operation { inputs, .. } => std::mem::take(inputs),
+            Origin::View(view) => vec![view.input.take()],
         };
         inputs.into_iter().flatten()
     }
@@ -184,6 +228,16 @@ impl<E: Element> AnyTensor<E> {
         if inputs.iter().any(|input| input.is_recorded()) {
             let inputs = inputs.iter().map(|input| input.node().cloned()).collect();
             self.record_any(inputs, Box::new(rule()));
+        }
+        self
+    }
+
+    /// This view of a tensor: where that has a node, this has one too.
+    pub(crate) fn recorded_view(mut self, of: &Self) -> Self {
+        if let Some(input) = of.node() {
+            let (from, to) = (*of.layout(), *self.layout());
+            let view = ViewOf { input: Some(input.clone()), from, to };
+            self.set_node(Some(Node::new(to.dims, Origin::View(Box::new(view)))));
         }
         self
     }

@@ -41,6 +41,7 @@ impl Generator {
     }
 
     /// All that its next numbers depend on: the seed, and how far it is, the lowest 32 bits first.
+    #[cfg(feature = "files")]
     pub(crate) fn to_numbers(&self) -> [u32; 11] {
         let (seed, position) = (self.0.get_seed(), self.0.get_word_pos().to_le_bytes());
         let mut numbers = [0; 11];
@@ -52,6 +53,7 @@ impl Generator {
     }
 
     /// The generator of these numbers; `None` where it cannot be so far.
+    #[cfg(feature = "files")]
     pub(crate) fn from_numbers(numbers: [u32; 11]) -> Option<Self> {
         /// A block of 16 words for each of 2⁶⁴ numbers.
         const END: u128 = 1 << 68;

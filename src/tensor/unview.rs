@@ -24,6 +24,18 @@ impl<E: Float> AnyTensor<E> {
         }
     }
 
+    /// Adds [`unviewed`](Self::unviewed) of a gradient to this one, of the tensor in layout `from`: without
+    /// a tensor of all its sizes, where this lies as that does.
+    pub(super) fn add_unviewed(&mut self, gradient: &Self, from: &Layout, to: &Layout) {
+        let within = |layout: &Layout| Layout { offset: layout.offset - from.offset, ..*layout };
+        let here = *self.layout() == within(from) && from.is_injective();
+        if !here || from.count() == to.count() || to.count() == 0 {
+            let whole = gradient.unviewed(from, to);
+            return self.zip_in_place(whole.view(), |a, b| E::narrow(a.wide() + b.wide()));
+        }
+        accumulate(gradient.view(), self.owned().0, &within(to));
+    }
+
     fn put_back(&self, from: &Layout, to: &Layout) -> Self {
         let mut places = vec![E::default(); from.extent() - from.offset];
         let within = |layout: &Layout| Layout { offset: layout.offset - from.offset, ..*layout };

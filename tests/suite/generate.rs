@@ -10,7 +10,7 @@ mod sampling;
 #[path = "../../examples/generate/text.rs"]
 mod text;
 #[path = "../../examples/generate/words.rs"]
-mod words;
+pub(crate) mod words;
 
 use std::{
     ffi::OsString,

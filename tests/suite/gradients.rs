@@ -1,7 +1,8 @@
 //! Gradients: against differences, against PyTorch's, and by what must hold of them.
 
+mod attention;
 mod differences;
-mod graph;
+pub(crate) mod graph;
 mod layers;
 mod losses;
-mod torch;
+pub(crate) mod torch;

@@ -1,7 +1,7 @@
 //! Files: what is saved is loaded again bit for bit, and what is not right is refused.
 
 mod bias;
-mod damage;
+pub(crate) mod damage;
 mod header;
 mod layout;
 mod names;

@@ -4,11 +4,14 @@
 #![allow(clippy::type_complexity, reason = "shapes name their axes where they stand")]
 
 mod blocks;
+mod bugs;
 mod cache;
 mod cases;
 #[path = "../../examples/common/dtype.rs"]
 mod dtype;
+mod features;
 mod fixtures;
+mod fuzz;
 mod generate;
 mod glassllm;
 mod gradients;
@@ -30,9 +33,12 @@ mod random;
 mod rotary;
 mod rxnmapper;
 mod sentence_similarity;
+mod stress;
 mod torch_layers;
 mod torch_mha;
 mod torch_norms;
 mod torch_positions;
 mod torch_sdpa;
+mod trace;
 mod train_char_lm;
+mod type_names;

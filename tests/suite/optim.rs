@@ -7,6 +7,7 @@ mod refusals;
 mod resumed;
 mod schedules;
 mod steps;
+mod trained;
 
 use shapeproof::{
     C, Float, FloatTensor, Gradients, Hidden, Mode, Model, Module, Parameter, Static, Tensor,

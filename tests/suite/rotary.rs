@@ -4,9 +4,9 @@ mod scaling;
 
 use safetensors::Dtype;
 use shapeproof::{
-    Adjacent, Attention, Batch, C, Causal, Float, HeadDim, Heads, Key, KvHeads, Pairing, Query,
-    Rotary, RotaryTable, RotaryWidth, RotatedBy, Seq, Size, SplitHalf, Static, Tensor, dispatch,
-    dyn_size,
+    Adjacent, Attention, Batch, C, Causal, Float, HeadDim, Heads, Key, KvHeads, Mode, Pairing,
+    Parameter, Query, Rotary, RotaryTable, RotaryWidth, RotatedBy, Seq, Size, SplitHalf, Static,
+    Tensor, Train, dispatch, dyn_size,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, assert_close, close};
@@ -65,6 +65,12 @@ where
     compare("positions", table.rotate(&x).to_vec())?;
     compare("keys", table.rotate(&x.rename(Query, Key)).to_vec())?;
     compare("key/value heads", table.rotate(&x.rename(Heads, KvHeads)).to_vec())?;
+    let (of_x, mut train) = (Parameter::new(x.clone()), Train::seeded(0));
+    let y = table.rotate(&train.read(&of_x));
+    let up = Tensor::try_from_vec(shape, narrowed(&case.tensors.f64("up.output"))).unwrap();
+    let gradient = train.backward(&y.mul(&up).sum_all()).of(&of_x);
+    let of_gradient = case.tensors.f64("grad64.x");
+    close("gradient", &widened(&gradient.to_vec()), &of_gradient, rtol, atol)?;
     let strided = x.transpose(Heads, Query).packed().transpose(Query, Heads);
     compare("strided", table.rotate(&strided).to_vec())?;
 

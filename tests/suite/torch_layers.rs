@@ -1,11 +1,11 @@
 //! PyTorch's `TransformerEncoderLayer`, `TransformerEncoder` and
-//! `TransformerDecoderLayer`, forward: every case of the family `layers`.
+//! `TransformerDecoderLayer`, forward and backward: every case of the family `layers`.
 
 use shapeproof::{
     Activation, AttentionBias, Batch, Bias, Decoder, DecoderLayer, DivisibleBy, Encoder,
-    EncoderConfig, EncoderLayer, FeedForward, Float, Heads, Infer, Key, LayerNorm, Model,
-    MultiHeadAttention, NoBias, NormPlacement, Query, Seq, Size, Static, Tensor, bf16, dispatch,
-    dyn_size, f16,
+    EncoderConfig, EncoderLayer, FeedForward, Float, Gradients, Heads, Infer, Key, LayerNorm, Mode,
+    Model, Module, MultiHeadAttention, NoBias, NormPlacement, Parameter, Query, Seq, Size, Static,
+    Tensor, Train, bf16, dispatch, dyn_size, f16, parameters,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close};
@@ -70,8 +70,17 @@ where
     let scores = (Batch(batch), Heads(H::default()), Query(length), Key(length));
     let parts: Vec<_> = parts(case, sizes).iter().map(|part| part.typed(scores)).collect();
 
-    let y = encoder::<M, H, F, B, E>(case)?.forward(&x, joined(&parts), &mut Infer);
+    let encoder = encoder::<M, H, F, B, E>(case)?;
+    let y = encoder.forward(&x, joined(&parts), &mut Infer);
     compare(case, "encoder", &y)?;
+    let (of_x, mut train) = (Parameter::new(x.clone()), Train::seeded(0));
+    let y = encoder.forward(&train.read(&of_x), joined(&parts), &mut train);
+    compare(case, "encoder, in training", &y)?;
+    let gradients = train.backward(&loss(case, &y));
+    let alone = case.tensors.has("param.linear1.weight");
+    let own = if alone { "layers.0." } else { "" };
+    let of_inputs = [("src", widened(&gradients.of(&of_x).to_vec()))];
+    compare_gradients::<E>(case, &encoder, (&gradients, own), &of_inputs)?;
     if case.config.usize("layers") == 1 && !case.config.flag("final_norm") {
         let layer = layer::<M, H, F, B, E>(case, &prefix(case, 0))?;
         compare(case, "layer", &layer.forward(&x, joined(&parts), &mut Infer))?;
@@ -114,6 +123,17 @@ where
     let layer = decoder_layer::<M, H, F, B, E>(case)?;
     let y = layer.forward(&x, &memory, joined(&own), joined(&of_memory), &mut Infer);
     compare(case, "decoder layer", &y)?;
+    let (of_x, of_memory_of) = (Parameter::new(x.clone()), Parameter::new(memory.clone()));
+    let mut train = Train::seeded(0);
+    let (x_read, memory_read) = (train.read(&of_x), train.read(&of_memory_of));
+    let y = layer.forward(&x_read, &memory_read, joined(&own), joined(&of_memory), &mut train);
+    compare(case, "decoder layer, in training", &y)?;
+    let gradients = train.backward(&loss(case, &y));
+    let of_inputs = [
+        ("tgt", widened(&gradients.of(&of_x).to_vec())),
+        ("memory", widened(&gradients.of(&of_memory_of).to_vec())),
+    ];
+    compare_gradients::<E>(case, &layer, (&gradients, ""), &of_inputs)?;
     let stack = Decoder::new(vec![layer]);
     let y = stack.forward(&x, &memory, joined(&own), joined(&of_memory), &mut Infer);
     compare(case, "decoder", &y)
@@ -127,6 +147,70 @@ fn compare<B: Size, S: Size, M: Size, E: Float>(
     let (rtol, atol) = tolerance::<E>();
     let want = case.tensors.f64("out64.output");
     close(&format!("output ({how})"), &widened(&y.to_vec()), &want, rtol, atol)
+}
+
+/// Σ up · y, whose gradient of y is what the case says.
+fn loss<B: Size, S: Size, M: Size, E: Float>(
+    case: &Case,
+    y: &Tensor<(Batch<B>, Seq<S>, Model<M>), E>,
+) -> Tensor<(), E> {
+    let up = narrowed(&case.tensors.f64("up.output"));
+    y.mul(&Tensor::try_from_vec(y.shape(), up).unwrap()).sum_all()
+}
+
+/// Compares every gradient of the case. The names of what a layer has begin with `prefix` here.
+fn compare_gradients<E: Float>(
+    case: &Case,
+    module: &impl Module,
+    (gradients, prefix): (&Gradients, &str),
+    of_inputs: &[(&str, Vec<f64>)],
+) -> Result<(), String> {
+    let listed = parameters(module);
+    let of_parameter = |name: &String| {
+        let (_, parameter) = listed.iter().find(|(own, _)| own == name).expect(name);
+        let found = gradients.find(parameter.id()).expect(name).to::<f64>();
+        let [inputs, outputs] = *found.dims() else { return found.to_vec() };
+        // Theirs is over (out, in).
+        let found = found.to_vec();
+        (0..inputs * outputs).map(|i| found[i % inputs * outputs + i / inputs]).collect()
+    };
+    let (rtol, atol) = tolerance::<E>();
+    let decoder = case.config.text("kind") == "decoder";
+    for key in case.tensors.names().filter(|key| key.starts_with("grad64.")) {
+        let name = &key["grad64.".len()..];
+        let of_input = of_inputs.iter().find(|(input, _)| *input == name);
+        let found = match of_input {
+            Some((_, found)) => found.clone(),
+            None => own_names(name, prefix, decoder).iter().flat_map(of_parameter).collect(),
+        };
+        let want = case.tensors.f64(key);
+        // A tensor's gradient is as exact as its largest element.
+        let largest = want.iter().fold(1.0_f64, |most, x| most.max(x.abs()));
+        close(&format!("gradient of {name}"), &found, &want, rtol, atol * largest)?;
+    }
+    Ok(())
+}
+
+/// What this library calls a parameter of PyTorch's; what is packed there is three here.
+fn own_names(name: &str, prefix: &str, decoder: bool) -> Vec<String> {
+    let second = if decoder { "cross_attention_norm" } else { "feed_forward_norm" };
+    let renamed = [
+        ("self_attn", "attention"),
+        ("multihead_attn", "cross_attention"),
+        ("linear1", "feed_forward.up"),
+        ("linear2", "feed_forward.down"),
+        ("norm1", "attention_norm"),
+        ("norm2", second),
+        ("norm3", "feed_forward_norm"),
+    ];
+    let mut name = format!("{prefix}{name}");
+    for (theirs, ours) in renamed {
+        name = name.replace(theirs, ours);
+    }
+    match name.split_once("in_proj_") {
+        None => vec![name],
+        Some((start, kind)) => ["q", "k", "v"].map(|x| format!("{start}{x}_proj.{kind}")).to_vec(),
+    }
 }
 
 /// The masks: `true` leaves out, causal is square.

@@ -1,4 +1,4 @@
-//! PyTorch's norms, softmax, activations, linear maps and embeddings, forward: the
+//! PyTorch's norms, softmax, activations, linear maps, embeddings and losses, forward: the
 //! family `norms`. Every size is read at run time.
 
 use shapeproof::{
@@ -7,6 +7,7 @@ use shapeproof::{
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close, skip};
+use crate::gradients::torch::cross_entropy_of;
 use crate::masks::{narrowed, widened};
 use crate::torch_mha::{Projection, known_inputs, optional, set, tolerance};
 
@@ -35,24 +36,23 @@ fn check<E: Float>(case: &Case) -> Result<Run, String> {
         return skip("halves do not tell numbers around 1000 apart");
     }
     let op = case.config.text("op");
-    if op == "cross_entropy" {
-        return skip("cross_entropy is not part yet");
-    }
-    known_inputs(case, &["x", "ids"])?;
+    known_inputs(case, &["x", "ids", "logits", "target", "class_weight"])?;
     let got = match op {
         "layer_norm" | "rms_norm" => norm::<E>(case, op),
         "softmax" | "log_softmax" => softmax::<E>(case, op),
         "relu" | "gelu" | "gelu_tanh" | "silu" | "tanh" | "sigmoid" => activation::<E>(case, op),
         "linear" => linear::<E>(case),
         "embedding" => embedding::<E>(case),
+        "cross_entropy" => cross_entropy(case),
         other => return Err(format!("unknown op {other:?}")),
     };
+    let result = if op == "cross_entropy" { "out64.loss" } else { "out64.output" };
     let (rtol, mut atol) = tolerance::<E>();
     if case.name.starts_with("layer_norm_offset") && E::NAME == "f32" {
         atol = 1e-4; // values around 1000 carry no more
     }
     for (how, values) in got {
-        let want = case.tensors.f64("out64.output");
+        let want = case.tensors.f64(result);
         close(&format!("output ({how})"), &widened(&values), &want, rtol, atol)?;
     }
     Ok(Run::Passed)
@@ -239,6 +239,15 @@ fn embedding<E: Float>(case: &Case) -> Computed<E> {
         results.push(("batched", embed(&embedding, &ids, &mut Infer)));
     }
     results
+}
+
+fn cross_entropy<E: Float>(case: &Case) -> Computed<E> {
+    let [rows, classes] = *case.tensors.dims("in.logits") else { panic!("two axes") };
+    dyn_size!(rows = rows, classes = classes);
+    let shape = (Batch(rows), Vocab(classes));
+    let logits = narrowed(&case.tensors.f64("in.logits"));
+    let logits: Tensor<_, E> = Tensor::try_from_vec(shape, logits).unwrap();
+    vec![("loss", cross_entropy_of(case, &logits).to_vec())]
 }
 
 fn embed<S, V: Size, M: Size, E: Float>(

@@ -1,8 +1,10 @@
-//! Positions as PyTorch and plain loops compute them: ALiBi, T5's buckets, Shaw's relative positions.
+//! Positions as PyTorch and plain loops compute them: ALiBi, T5's buckets, Shaw's relative positions with
+//! their gradients.
 
 use shapeproof::{
     Alibi, Attention, Batch, C, DistanceBuckets, EntriesFor, Float, HeadDim, Heads, Infer, Key,
-    NoMask, Query, RelativePositions, Stage, Static, Tensor, dispatch, dyn_size,
+    Mode, NoMask, Parameter, Query, RelativePositions, Stage, Static, Tensor, Train, dispatch,
+    dyn_size,
 };
 
 use crate::fixtures::{Case, Family, assert_close, close};
@@ -155,6 +157,23 @@ fn relative_positions_attend_as_the_reference_does() {
         if size("query_len") == size("key_len") {
             let end = positions.forward(&q, &k, &v, NoMask, &mut Infer);
             assert_eq!(end.to_vec(), y.to_vec());
+        }
+        let (q, k, v) = (Parameter::new(q), Parameter::new(k), Parameter::new(v));
+        let mut train = Train::seeded(0);
+        let (q_read, k_read, v_read) = (train.read(&q), train.read(&k), train.read(&v));
+        let y = positions.forward_at((&q_read, &starts), &k_read, &v_read, NoMask, &mut train);
+        let up = Tensor::try_from_vec(y.shape(), values("up.output")).unwrap();
+        let gradients = train.backward(&y.mul(&up).sum_all());
+        let found = [
+            ("q", gradients.of(&q).to_vec()),
+            ("k", gradients.of(&k).to_vec()),
+            ("v", gradients.of(&v).to_vec()),
+            ("rel_key", gradients.of(&positions.keys).to_vec()),
+            ("rel_value", gradients.of(positions.values.as_ref().unwrap()).to_vec()),
+        ];
+        for (name, found) in found {
+            let want = case.tensors.f64(&format!("grad64.{name}"));
+            close(&format!("gradient of {name}"), &widened(&found), &want, rtol, atol)?;
         }
         Ok(())
     }

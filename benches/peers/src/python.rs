@@ -1,40 +1,66 @@
-//! PyTorch and onnxruntime, from the scripts beside this crate. They draw weights of their own.
+//! Peers in Python, from the scripts beside this crate.
 
 use crate::Result;
-use crate::report::Runs;
-use crate::setting::Case;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Every variant that a script times at this setting; a script whose library is missing gives none.
-pub fn run(python: &Path, case: &Case, seconds: f64) -> Result<Vec<Runs>> {
-    let mut all = Vec::new();
-    for (script, library) in [("torch_mha.py", "torch"), ("ort_mha.py", "onnxruntime, onnx")] {
-        let import = format!("import {library}");
-        let found = Command::new(python).args(["-c", &import]).stderr(Stdio::null()).status()?;
-        if !found.success() {
-            eprintln!("{}: no {library}, so no {script}", python.display());
-            continue;
-        }
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
-        let output = Command::new(python)
-            .arg(path)
-            .args([seconds.to_string(), case.name.to_string()])
-            .stderr(Stdio::null())
-            .output()?;
-        if !output.status.success() {
-            return Err(format!("{script} failed at {case}: {}", output.status).into());
-        }
-        for line in String::from_utf8(output.stdout)?.lines() {
-            all.push(parse(line, case).ok_or_else(|| format!("{script} printed {line:?}"))?);
-        }
-    }
-    Ok(all)
+/// A script, its arguments behind the seconds, and the modules that it cannot do without.
+pub struct Script {
+    pub file: &'static str,
+    pub imports: &'static str,
+    pub arguments: Vec<String>,
 }
 
-/// Name, case, floating-point operations, and the seconds of each run, tab-separated.
-fn parse(line: &str, case: &Case) -> Option<Runs> {
-    let [name, _, _, seconds] = line.split('\t').collect::<Vec<_>>().try_into().ok()?;
-    let seconds = seconds.split(',').map(|time| time.parse().ok()).collect::<Option<_>>()?;
-    Some(Runs { case: *case, name: name.into(), seconds })
+#[derive(Default)]
+pub struct Output {
+    /// What the script computed, where it says so.
+    pub answer: Option<Vec<f32>>,
+    /// The name of each variant, and the seconds of each of its runs.
+    pub runs: Vec<(String, Vec<f64>)>,
+}
+
+impl Script {
+    /// What the script prints; nothing where a module is missing.
+    pub fn run(&self, python: &Path, seconds: f64) -> Result<Option<Output>> {
+        let Script { file, imports, arguments } = self;
+        let import = format!("import {imports}");
+        let found = Command::new(python).args(["-c", &import]).stderr(Stdio::null()).status()?;
+        if !found.success() {
+            eprintln!("{}: no {imports}, so no {file}", python.display());
+            return Ok(None);
+        }
+        let printed = Command::new(python)
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(file))
+            .arg(seconds.to_string())
+            .args(arguments)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .output()?;
+        if !printed.status.success() {
+            let errors = String::from_utf8_lossy(&printed.stderr);
+            return Err(format!("{file} {arguments:?}: {}\n{errors}", printed.status).into());
+        }
+        let mut output = Output::default();
+        for line in String::from_utf8(printed.stdout)?.lines() {
+            output.read(line).ok_or_else(|| format!("{file} printed {line:?}"))?;
+        }
+        Ok(Some(output))
+    }
+}
+
+impl Output {
+    /// `answer` and its elements; or name, case, operations, and the seconds of each run, tab-separated.
+    fn read(&mut self, line: &str) -> Option<()> {
+        match line.split('\t').collect::<Vec<_>>()[..] {
+            ["answer", elements] => {
+                let elements = elements.split(',').map(|element| element.parse().ok());
+                self.answer = Some(elements.collect::<Option<_>>()?);
+            }
+            [name, _, _, seconds] => {
+                let seconds = seconds.split(',').map(|time| time.parse().ok());
+                self.runs.push((name.into(), seconds.collect::<Option<_>>()?));
+            }
+            _ => return None,
+        }
+        Some(())
+    }
 }

@@ -1,10 +1,12 @@
 //! What is computed: the sizes, and the numbers that all contestants get.
 
 use crate::Result;
+use crate::report::{Task, Work};
 use shapeproof::Generator;
 use std::fmt::{self, Display, Formatter};
+use std::str::FromStr;
 
-/// Self attention over one batch, with biases, in float32; or one step of decoding.
+/// Self attention over one batch, with biases; or one step of decoding.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Case {
     pub name: char,
@@ -44,11 +46,21 @@ impl Case {
 
     /// Multiplications and additions of the four projections and the two products of attention; a
     /// causal mask halves the latter.
-    pub fn flops(&self) -> f64 {
+    fn flops(&self) -> f64 {
         let [batch, length, width] = [self.batch, self.length, self.width].map(|n| n as f64);
         let keys = length + self.cached as f64;
         let seen = if self.causal { keys / 2.0 } else { keys };
         8.0 * batch * length * width * width + 4.0 * batch * length * seen * width
+    }
+
+    pub fn task(&self) -> Task {
+        let work = Work::Operations(self.flops());
+        Task { name: self.name.into(), text: self.to_string(), work }
+    }
+
+    /// Forward and backward, where each product has two: three times the operations.
+    pub fn training_task(&self) -> Task {
+        Task { work: Work::Operations(3.0 * self.flops()), ..self.task() }
     }
 }
 
@@ -61,6 +73,43 @@ impl Display for Case {
             (_, 0) => write!(f, ")"),
             (_, cached) => write!(f, ", {cached} cached)"),
         }
+    }
+}
+
+/// What tensors hold.
+#[derive(Clone, Copy, PartialEq)]
+pub enum ElementType {
+    F32,
+    Bf16,
+}
+
+impl ElementType {
+    /// How far answers may be off. bf16 has 8 bits, and each step of a layer rounds to them.
+    pub fn tolerance(self) -> f32 {
+        match self {
+            ElementType::F32 => 1e-4,
+            ElementType::Bf16 => 0.05,
+        }
+    }
+}
+
+impl FromStr for ElementType {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "f32" => Ok(ElementType::F32),
+            "bf16" => Ok(ElementType::Bf16),
+            _ => Err(format!("--dtype is `{text}`, expected f32 or bf16")),
+        }
+    }
+}
+
+impl Display for ElementType {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            ElementType::F32 => "f32",
+            ElementType::Bf16 => "bf16",
+        })
     }
 }
 
@@ -86,5 +135,16 @@ impl Weights {
             projections: [0; 4].map(|_| (normal(width * width, deviation), normal(width, 0.1))),
             cached: [0; 2].map(|_| normal(case.batch * case.cached * width, 1.0)),
         }
+    }
+
+    /// Keys and values before F's token, with a place for its own behind each head's.
+    pub fn cached_with_place(&self, case: &Case) -> [Vec<f32>; 2] {
+        let head_dim = case.width / case.heads;
+        let place = vec![0.0; head_dim];
+        let widened = |cached: &Vec<f32>| {
+            let heads = cached.chunks_exact(case.cached * head_dim);
+            heads.flat_map(|head| head.iter().chain(&place)).copied().collect()
+        };
+        self.cached.each_ref().map(widened)
     }
 }

@@ -92,18 +92,15 @@ where
     /// Writes a layer's keys and values of each sample's new positions behind those before.
     ///
     /// # Errors
-    /// Where there is no such layer, or it has been written in this step.
+    /// As [`CacheStep::append`](super::CacheStep::append).
     pub fn append(
         &mut self,
         layer: usize,
         keys: &Tensor<(Batch<B>, KV, Key<T>, HeadDim<D>), E>,
         values: &Tensor<(Batch<B>, KV, Key<T>, V), E>,
     ) -> Result<()> {
-        let store = &mut self.cache.store;
-        self.written.set(layer, store)?;
         let new = Counts::Each(&self.counts);
-        store.write(layer, [keys.any().view(), values.any().view()], new);
-        Ok(())
+        self.written.write(layer, &mut self.cache.store, [keys.any(), values.any()], new)
     }
 
     /// A layer's keys and values, those before and the new ones, and which of them each query sees: of

@@ -6,7 +6,7 @@ use crate::axis::{Axis, Batch, HeadDim, Key, Query, Seq};
 use crate::element::Float;
 use crate::error::{Error, Result};
 use crate::size::Size;
-use crate::tensor::Tensor;
+use crate::tensor::{AnyTensor, Tensor};
 
 /// A step of a [`KvCache`]: `T` new positions, which each layer appends once before the step is
 /// committed. Begun by [`KvCache::begin`]; dropped without a commit, it leaves the cache as it was.
@@ -82,7 +82,9 @@ where
     /// Writes a layer's keys and values of the new positions behind those before.
     ///
     /// # Errors
-    /// Where there is no such layer, or it has been written in this step.
+    /// Where there is no such layer, or it has been written in this step; where keys or values are recorded,
+    /// as those that a layer makes under [`Train`](crate::Train) are: a cache keeps numbers, and no gradient
+    /// would come through it. [`detach`](Tensor::detach) says that none is wanted.
     ///
     /// # Compile errors
     /// `cache_must_be_of_the_batch`, `cache_must_have_the_kv_heads`, `cache_must_have_the_head_dim`.
@@ -92,11 +94,8 @@ where
         keys: &Tensor<(Batch<B>, KV, Key<T>, HeadDim<D>), E>,
         values: &Tensor<(Batch<B>, KV, Key<T>, V), E>,
     ) -> Result<()> {
-        let store = &mut self.cache.store;
-        self.written.set(layer, store)?;
         let new = Counts::Same(self.new.0.get());
-        store.write(layer, [keys.any().view(), values.any().view()], new);
-        Ok(())
+        self.written.write(layer, &mut self.cache.store, [keys.any(), values.any()], new)
     }
 
     /// A layer's keys and values, those before and the new ones. Moves no data.
@@ -134,12 +133,26 @@ impl Written {
         Written(vec![false; store.layers()])
     }
 
-    /// Notes that a layer is about to be written.
-    pub(super) fn set<E: Float>(&mut self, layer: usize, store: &Store<E>) -> Result<()> {
+    /// Writes a layer's new keys and values, and notes it.
+    pub(super) fn write<E: Float>(
+        &mut self,
+        layer: usize,
+        store: &mut Store<E>,
+        keys_and_values: [&AnyTensor<E>; 2],
+        new: Counts,
+    ) -> Result<()> {
         store.check_layer(layer)?;
-        if std::mem::replace(&mut self.0[layer], true) {
+        if self.0[layer] {
             return Err(Error::value(format!("layer {layer} has been written in this step")));
         }
+        if keys_and_values.into_iter().any(AnyTensor::is_recorded) {
+            return Err(Error::value(
+                "keys or values that are recorded for gradients, which a cache does not keep; \
+                 `detach()` them, or attend to them without a cache",
+            ));
+        }
+        self.0[layer] = true;
+        store.write(layer, keys_and_values.map(AnyTensor::view), new);
         Ok(())
     }
 

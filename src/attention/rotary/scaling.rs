@@ -19,6 +19,7 @@ use std::f64::consts::PI;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum RotaryScaling {
     /// None: θᵢ.
     #[default]

@@ -22,13 +22,15 @@
 use super::head_mask::{HeadMask, Visible};
 use super::mask::Mask;
 use super::operand::Operand;
-use super::running::{Group, Scratch, update};
+use super::running::{Group, Scratch, rescale, update};
+use super::tiled::{self, Tiled};
 use super::{Place, QUERIES, Settings, SumsAt};
 use crate::element::Float;
 use crate::kernel::gemm::{Matrix, pack_panel_wide};
 use crate::kernel::scratch::{Spare, padded, split};
-use crate::kernel::simd::{Kernel, Vector};
+use crate::kernel::simd::{Isa, Kernel, Vector};
 use crate::kernel::tile::{Tile, columns};
+use crate::kernel::tiles;
 use num_traits::{Float as _, Zero};
 use std::f64::consts::{LN_2, LOG2_E};
 use std::iter::{Skip, StepBy};
@@ -67,6 +69,8 @@ pub(super) struct Attend<'a, E: Float> {
     pub(super) sums_to: SumsAt<E>,
     /// What the next piece begins with.
     pub(super) ahead: Ahead<'a, E>,
+    /// Whether the products are made in tiles, and by what.
+    pub(super) tiled: Option<Isa>,
 }
 
 /// What is fetched while a block of keys is worked on: rows of heads that lie side by side in memory
@@ -89,38 +93,39 @@ impl<E> Clone for Ahead<'_, E> {
 impl<E> Copy for Ahead<'_, E> {}
 
 impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
-    type Output = ();
+    /// Whether the piece is done: tiles, which know no careful way, leave it where a product or an output is
+    /// not finite.
+    type Output = bool;
 
     #[inline(always)]
-    unsafe fn run<V: Vector<Scalar = E::Wide>>(self) {
+    unsafe fn run<V: Vector<Scalar = E::Wide>>(self) -> bool {
         let step = columns::<V>();
         let width = self.queries.len().next_multiple_of(step);
+        let keys = if self.tiled.is_some() { tiled::KEYS } else { KEYS };
         let (group, block) = match self.weights {
-            None => (width.min(group(self.mask).next_multiple_of(step)), KEYS.min(self.keys)),
+            None => (width.min(group(self.mask).next_multiple_of(step)), keys.min(self.keys)),
             Some(_) => (width, self.keys),
         };
+        let mut tiled = self.tiled.map(|isa| Tiled::new(isa, &self, [width, group, block]));
         let entries = self.settings.relative_values().map_or(0, |values| values.layout.dims[0]);
         let dv = self.dv.next_multiple_of(step);
         let k = block * self.d;
         let buckets = width * entries;
-        let lens = [
-            width * self.d,
-            width * dv,
-            width,
-            width,
-            block * group,
-            group,
-            block * dv,
-            k,
-            buckets,
-        ];
+        // Packed in another order for tiles, which fill up the rows of the scores.
+        let [q, k, v, rows] = match tiled {
+            None => [width * self.d, k, block * dv, block],
+            Some(_) => [0, 0, 0, block.next_multiple_of(tiles::SIZE[0])],
+        };
+        let lens = [q, width * dv, width, width, rows * group, group, v, k, buckets];
         let mut spare = Spare::take(lens.map(padded::<E::Wide>).iter().sum());
         let mut rest = &mut spare[..];
         let [mut q, mut sums, mut max, mut total, scores, factor, v, k, mut buckets] =
             lens.map(|len| split(&mut rest, len));
         let mut scratch = Scratch { scores, factor, v, k };
-        // SAFETY: the instruction set is the caller's, the matrices are as `Attend` says.
-        unsafe { self.pack_queries::<V>(q) };
+        if tiled.is_none() {
+            // SAFETY: the instruction set is the caller's, the matrices are as `Attend` says.
+            unsafe { self.pack_queries::<V>(q) };
+        }
         let mut groups: [_; GROUPS] = std::array::from_fn(|i| {
             let first = width.min(i * group);
             let width = group.min(width - first);
@@ -130,7 +135,7 @@ impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
                 mask: HeadMask::new(self.mask, self.place.index(), range, width, self.keys),
                 queries,
                 width,
-                q: cut(&mut q, width * self.d),
+                q: if tiled.is_none() { cut(&mut q, width * self.d) } else { &mut [] },
                 sums: cut(&mut sums, width * dv),
                 max: cut(&mut max, width),
                 total: cut(&mut total, width),
@@ -144,11 +149,14 @@ impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
         // the outputs; the scratch is as long as `Group` and `Scratch` say.
         unsafe {
             for careful in [false, true] {
-                if self.pass::<V>(groups, &mut scratch, block.max(1), careful) {
-                    return;
+                let finite =
+                    self.pass::<V>(groups, &mut scratch, (block.max(1), &mut tiled), careful);
+                if finite || tiled.is_some() {
+                    return finite;
                 }
             }
         }
+        true
     }
 }
 
@@ -164,7 +172,7 @@ impl<E: Float> Attend<'_, E> {
         &self,
         groups: &mut [Group<E>],
         scratch: &mut Scratch<E::Wide>,
-        block: usize,
+        (block, tiled): (usize, &mut Option<Tiled<E>>),
         careful: bool,
     ) -> bool {
         let (max, total) = self.sink();
@@ -190,8 +198,14 @@ impl<E: Float> Attend<'_, E> {
             let careful = careful && !self.is_finite(keys.clone());
             // SAFETY: all of it is the caller's.
             unsafe {
-                let k = self.keys::<V>(keys.clone(), scratch.k);
-                let v = self.values::<V>(keys.clone(), scratch.v);
+                let (mut k, mut v) = (Operand::NONE, Operand::NONE);
+                match tiled {
+                    Some(tiled) => tiled.load(self, keys.clone()),
+                    None => {
+                        k = self.keys::<V>(keys.clone(), scratch.k);
+                        v = self.values::<V>(keys.clone(), scratch.v);
+                    }
+                }
                 let mut ahead = match last {
                     true => self.ahead,
                     false => Ahead {
@@ -206,7 +220,16 @@ impl<E: Float> Attend<'_, E> {
                     if group.visible == Visible::Nothing && self.weights.is_none() {
                         continue;
                     }
-                    self.score::<V>(group, scratch.scores, k, keys.len(), &ahead);
+                    match tiled {
+                        Some(tiled) => {
+                            tiled.score(self, group, scratch.scores, keys.len());
+                            fetch::<V, E>(&ahead, [self.d, self.dv]);
+                            if !self.mask.fills.is_empty() {
+                                tiled.release();
+                            }
+                        }
+                        None => self.score::<V>(group, scratch.scores, k, keys.len(), &ahead),
+                    }
                     ahead.rows = 0;
                     let scores = &mut scratch.scores[..keys.len() * group.width];
                     group.mask.finish_products::<V>(self.settings, keys.start, scores);
@@ -214,6 +237,14 @@ impl<E: Float> Attend<'_, E> {
                     update::<V, E>(group, scratch, keys.len());
                     if self.settings.dropout.is_some() || self.settings.relative.is_some() {
                         self.use_weights(group, keys.clone(), scratch.scores);
+                    }
+                    if let Some(tiled) = tiled {
+                        tiled.add_values(group, scratch, keys.len());
+                        group.fresh = false;
+                        continue;
+                    }
+                    if !group.fresh {
+                        rescale(group.sums, group.sums.len() / group.width, scratch.factor);
                     }
                     if careful {
                         self.add_visible_values::<V>(group, scratch.scores, v, keys.len());
@@ -224,8 +255,11 @@ impl<E: Float> Attend<'_, E> {
                 }
             }
         }
-        let mut finite = true;
+        let mut finite = tiled.as_ref().is_none_or(Tiled::is_finite);
         for group in groups {
+            if let Some(tiled) = tiled {
+                tiled.turn(group);
+            }
             // SAFETY: the caller's.
             finite &= unsafe { self.finish::<V>(group, scratch.scores) };
         }
@@ -449,6 +483,26 @@ pub(super) fn group<E>(mask: &Mask<E>) -> usize {
 /// A number between these that is a multiple of `block` or divides it, the largest there is.
 pub(super) fn fitting(block: usize, [least, most]: [usize; 2]) -> Option<usize> {
     (least..=most).rev().find(|n| n.is_multiple_of(block) || block.is_multiple_of(*n))
+}
+
+/// Fetches what is ahead.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`.
+#[inline(always)]
+unsafe fn fetch<V: Vector, E>(ahead: &Ahead<E>, [d, dv]: [usize; 2]) {
+    for row in 0..ahead.rows {
+        // SAFETY: the caller's.
+        unsafe {
+            prefetch::<V, E>(ahead.k.from(row, 0), d);
+            prefetch::<V, E>(ahead.v.from(row, 0), dv);
+        }
+    }
+    for row in 0..ahead.queries.min(ahead.rows) {
+        // SAFETY: the caller's.
+        unsafe { prefetch::<V, E>(ahead.q.from(row, 0), d) }
+    }
 }
 
 /// Fetches the first row of a matrix, if it is one piece of memory: rows often lie too far apart for

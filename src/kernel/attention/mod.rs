@@ -18,9 +18,10 @@ mod stages;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod tiled;
 mod values;
 
-pub(crate) use backward::{Forward, attention_backward};
+pub(crate) use backward::{Forward, Given, attention_backward};
 pub(crate) use blocks::Blocks;
 pub(crate) use mask::{Band, Diagonal, Mask, Offset};
 pub use stages::Stage;
@@ -33,6 +34,7 @@ use super::gemm::Matrix;
 use super::layout::{View, count};
 use super::parallel::for_each;
 use super::simd::{Isa, Lanes};
+use super::tiles;
 use crate::element::{Float, Real};
 use block::{Ahead, Attend, GROUPS, KEYS, fitting, group};
 use std::ops::Range;
@@ -128,7 +130,7 @@ impl Place {
 }
 
 /// Queries in a piece of work, by sizes alone; whole blocks, where the mask has blocks.
-fn piece<E>(heads: usize, queries: usize, mask: &Mask<E>) -> usize {
+fn piece<E: Float>(heads: usize, queries: usize, mask: &Mask<E>) -> usize {
     let enough = |&cut: &usize| queries.div_ceil(cut).saturating_mul(heads) >= PIECES;
     let piece = QUERIES.into_iter().find(enough).unwrap_or(QUERIES[1]);
     let piece = piece.min(GROUPS * group(mask));
@@ -170,6 +172,13 @@ enum SumsAt<E: Float> {
     Log(*mut E),
     Parts([*mut E::Wide; 2]),
 }
+
+impl<E: Float> Clone for SumsAt<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E: Float> Copy for SumsAt<E> {}
 
 // SAFETY: the parts that are written through it are disjoint, see `attention_on`; elements are
 // `Send`.
@@ -246,7 +255,8 @@ fn attention_on<E: Float>(
     let dv = v.layout.dims[3];
     let rows = count(&[batch, heads, queries]);
     let Out { out, weights, sums } = out;
-    let more = weights.is_some() || !matches!(sums, Sums::Nothing);
+    let weights_wanted = weights.is_some();
+    let more = weights_wanted || !matches!(sums, Sums::Nothing);
     if rows == 0 || out.is_empty() && !more {
         return;
     }
@@ -277,6 +287,7 @@ fn attention_on<E: Float>(
         (q, rows_of(k, b, group), rows_of(v, b, group), first..queries.min(first + cut))
     };
     let all = batch * heads * pieces;
+    let in_tiles = tiles::multiply::<E>(isa) && !weights_wanted && settings.relative.is_none();
     for_each(all, work, |i| {
         let (q, k, v, range): (_, _, _, Range<usize>) = operands(i);
         let ahead = operands((i + 1).min(all - 1));
@@ -288,11 +299,11 @@ fn attention_on<E: Float>(
             let row = i * queries + range.start;
             outputs.at([((b * queries + range.start) * heads + h) * dv, row * keys, row])
         };
-        let work = Attend {
+        let work = |tiled| Attend {
             q,
             k,
             v,
-            queries: range,
+            queries: range.clone(),
             keys,
             d,
             dv,
@@ -310,7 +321,10 @@ fn attention_on<E: Float>(
                 queries: ahead.3.len(),
                 q: ahead.0,
             },
+            tiled,
         };
-        E::Wide::vectorized(isa, work);
+        if !in_tiles || !E::Wide::vectorized(isa, work(Some(isa))) {
+            E::Wide::vectorized(isa, work(None));
+        }
     });
 }

@@ -27,6 +27,11 @@ pub(super) struct Operand<R> {
     pub(super) column: usize,
 }
 
+impl<R> Operand<R> {
+    /// Nothing.
+    pub(super) const NONE: Self = Operand { at: std::ptr::null(), row: 0, column: 0 };
+}
+
 impl<E: Float> Attend<'_, E> {
     /// A block of keys, a row of D for each, in place or copied to `to`.
     ///

@@ -3,6 +3,7 @@
 
 use super::tests::{Case, case, causal};
 use super::*;
+use crate::element::bf16;
 use crate::kernel::dropout::Dropout;
 use crate::kernel::layout::Layout;
 use crate::kernel::testing::{Block, Rng, bits, in_pools};
@@ -232,6 +233,17 @@ fn random_settings_match_the_definition() {
         }
         let case = case::<f32>(&mut rng, sizes);
         let parts = Parts::<f32>::all(&mut rng, case.dims(), sizes[6]);
+        case.check_with(&parts.settings(case.scale), &parts.mask());
+    }
+}
+
+#[test]
+fn random_settings_match_the_definition_in_halves() {
+    let mut rng = Rng::new(48);
+    for _ in 0..if cfg!(debug_assertions) { 6 } else { 100 } {
+        let sizes = sizes(&mut rng);
+        let case = case::<bf16>(&mut rng, sizes);
+        let parts = Parts::<bf16>::all(&mut rng, case.dims(), sizes[6]);
         case.check_with(&parts.settings(case.scale), &parts.mask());
     }
 }

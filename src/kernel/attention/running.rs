@@ -45,8 +45,8 @@ pub(super) struct Scratch<'s, R> {
     pub(super) k: &'s mut [R],
 }
 
-/// Turns the scores of a block into weights relative to the running maximum, and scales the sums so
-/// far down to it.
+/// Turns the scores of a block into weights relative to the running maximum. What was summed so far is to
+/// be scaled by the `factor`s; the totals and buckets are already.
 ///
 /// # Safety
 ///
@@ -103,8 +103,6 @@ pub(super) unsafe fn update<V: Vector, E: Float<Wide = V::Scalar>>(
         }
     }
     if !group.fresh {
-        let row = group.sums.len() / width.max(1);
-        rescale(group.sums, row, scratch.factor);
         for sums in group.buckets.chunks_exact_mut(width) {
             sums.iter_mut().zip(&*scratch.factor).for_each(|(sum, &factor)| *sum *= factor);
         }
@@ -137,7 +135,7 @@ unsafe fn weigh<V: Vector, const N: usize>(
 
 /// Scales sums, a row of V for each query, down to a maximum that has risen.
 #[inline(always)]
-fn rescale<R: Real>(sums: &mut [R], row: usize, factor: &[R]) {
+pub(super) fn rescale<R: Real>(sums: &mut [R], row: usize, factor: &[R]) {
     for (sums, &factor) in sums.chunks_exact_mut(row.max(1)).zip(factor) {
         if factor == R::zero() {
             sums.fill(factor); // 0 · ∞ would be NaN

@@ -30,26 +30,26 @@ const TILES_TO_FETCH_B: usize = 4;
 
 /// Where a block's part of B is.
 #[derive(Clone, Copy)]
-pub(super) enum Right<'a, E> {
+pub(in crate::kernel) enum Right<'a, E> {
     /// Panels of a tile's columns, each of all K, one after the other.
     Panels(&'a [E]),
     Matrix(Matrix<'a, E>),
 }
 
 /// `rows` × `columns` sums over `k`, and where they go.
-pub(super) struct Block<'a, E> {
-    pub(super) rows: usize,
-    pub(super) columns: usize,
-    pub(super) k: usize,
-    pub(super) a: Matrix<'a, E>,
-    pub(super) b: Right<'a, E>,
+pub(in crate::kernel) struct Block<'a, E> {
+    pub(in crate::kernel) rows: usize,
+    pub(in crate::kernel) columns: usize,
+    pub(in crate::kernel) k: usize,
+    pub(in crate::kernel) a: Matrix<'a, E>,
+    pub(in crate::kernel) b: Right<'a, E>,
     /// One number for each of the columns.
-    pub(super) bias: Option<&'a [E]>,
+    pub(in crate::kernel) bias: Option<&'a [E]>,
     /// All rows and columns from here on can be written, and nothing else refers to them while the
     /// block runs.
-    pub(super) out: *mut E,
-    pub(super) out_row: usize,
-    pub(super) out_column: usize,
+    pub(in crate::kernel) out: *mut E,
+    pub(in crate::kernel) out_row: usize,
+    pub(in crate::kernel) out_column: usize,
     /// What the next block of this thread will read.
     pub(super) ahead: [Ahead<'a, E>; 2],
 }

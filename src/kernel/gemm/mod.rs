@@ -25,8 +25,10 @@ use super::runs::Runs;
 use super::scratch::Aligned;
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use super::tile;
+use super::tiles;
 use crate::element::Float;
-use block::{Ahead, Block, K_CHUNK, Right};
+use block::{Ahead, K_CHUNK};
+pub(super) use block::{Block, Right};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
@@ -199,11 +201,14 @@ fn pack_b_for<E: Float>(isa: Isa, b: View<E>) -> PackedB<E> {
 }
 
 fn pack_panels<E: Float>(isa: Isa, b: Matrix<E>, (k, n): (usize, usize)) -> Aligned<E> {
-    let (_, width) = E::Wide::vectorized(isa, TileSize);
-    let mut panels = Aligned::new(n.div_ceil(width) * width * k);
-    for_each_chunk(&mut panels, width * k, 2 * n * k, |panel, to| {
-        let columns = width.min(n - panel * width);
-        pack_panel(b.from(0, panel * width), (k, columns), width, to, |x| x);
+    let Order { columns: width, depth, tiled, .. } = Order::of::<E>(isa, k);
+    let mut panels = Aligned::new(n.div_ceil(width) * width * depth);
+    for_each_chunk(&mut panels, width * depth, 2 * n * k, |panel, to| {
+        let (b, columns) = (b.from(0, panel * width), width.min(n - panel * width));
+        match tiled {
+            true => tiles::pack_panel(isa, b, (k, columns), to),
+            false => pack_panel(b, (k, columns), width, to, |x| x),
+        }
     });
     panels
 }
@@ -218,7 +223,30 @@ fn as_row(layout: &Layout) -> Layout {
     Layout { dims: layout.dims.inserted(0, 1), strides: layout.strides.inserted(0, 0), ..*layout }
 }
 
-/// The rows and columns of a tile.
+/// How a product is cut and its right-hand side packed.
+#[derive(Clone, Copy)]
+struct Order {
+    /// Of a tile.
+    rows: usize,
+    columns: usize,
+    /// K as it is packed.
+    depth: usize,
+    /// Whether AMX multiplies.
+    tiled: bool,
+}
+
+impl Order {
+    fn of<E: Float>(isa: Isa, k: usize) -> Self {
+        if tiles::multiply::<E>(isa) {
+            let [rows, columns] = tiles::SIZE;
+            return Order { rows, columns, depth: tiles::depth(k), tiled: true };
+        }
+        let (rows, columns) = E::Wide::vectorized(isa, TileSize);
+        Order { rows, columns, depth: k, tiled: false }
+    }
+}
+
+/// The rows and columns of a tile in vectors.
 struct TileSize;
 
 impl<R> Kernel<R> for TileSize {
@@ -318,10 +346,10 @@ impl<'a, E: Float> Job<'a, E> {
     }
 
     fn run_shared(&self, b: Right<E>) {
-        let (tile_rows, width) = E::Wide::vectorized(self.isa, TileSize);
+        let order = Order::of::<E>(self.isa, self.k);
         let products = self.starts.count();
         let even = |n: usize, blocks: usize, step| n.div_ceil(blocks).next_multiple_of(step);
-        let rows = even(self.m, self.row_blocks(), tile_rows);
+        let rows = even(self.m, self.row_blocks(), order.rows);
         let row_blocks = self.m.div_ceil(rows);
         let work = self.m * self.n * self.k.max(1);
         let wanted = (products * work / BLOCK_WORK).clamp(1, ENOUGH_BLOCKS);
@@ -329,7 +357,7 @@ impl<'a, E: Float> Job<'a, E> {
             .div_ceil(products * row_blocks)
             .min(self.n.div_ceil(LEAST_COLUMNS))
             .max(self.n.div_ceil(BLOCK_COLUMNS));
-        let columns = even(self.n, column_blocks, width);
+        let columns = even(self.n, column_blocks, order.columns);
         let column_blocks = self.n.div_ceil(columns);
         let places = Runs::new([&self.a.layout.without_matrix(), &self.starts]);
         for_each(products * row_blocks * column_blocks, products * work, |i| {
@@ -337,7 +365,7 @@ impl<'a, E: Float> Job<'a, E> {
             let (product, row) = (i / row_blocks, i % row_blocks * rows);
             let rows = row..self.m.min(row + rows);
             let b = match b {
-                Right::Panels(panels) => Right::Panels(&panels[column * self.k..]),
+                Right::Panels(panels) => Right::Panels(&panels[column * order.depth..]),
                 Right::Matrix(matrix) => Right::Matrix(matrix.from(0, column)),
             };
             let columns = column..self.n.min(column + columns);
@@ -377,7 +405,11 @@ impl<'a, E: Float> Job<'a, E> {
 
     fn run_block(&self, block: Block<E>) {
         let Block { out, out_row, rows, columns, .. } = block;
-        E::Wide::vectorized(self.isa, block);
+        match tiles::multiply::<E>(self.isa) {
+            // SAFETY: a job's blocks are as `Block` says, and panels packed for the job's set.
+            true => unsafe { tiles::multiply_block(self.isa, &block) },
+            false => E::Wide::vectorized(self.isa, block),
+        }
         if let Some(activation) = self.epilogue.activation {
             for row in 0..rows {
                 // SAFETY: the block has written the row, whose columns `Job::new` found to be

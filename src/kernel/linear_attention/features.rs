@@ -1,13 +1,14 @@
 //! What queries and keys become before they meet, so that their products are never negative.
 
-use crate::element::Real;
-use crate::kernel::elementwise::{map, pack};
+use crate::element::{Float, Real};
+use crate::kernel::elementwise::{map, pack, zip};
 use crate::kernel::exp::exp;
-use crate::kernel::layout::View;
+use crate::kernel::layout::{Layout, View};
 use crate::kernel::math::relu;
 use crate::kernel::parallel::for_each_chunk;
-use crate::kernel::pointwise::{self, Pointwise};
+use crate::kernel::pointwise::{self, Backward, Pointwise};
 use crate::kernel::simd::Vector;
+use num_traits::{Float as _, One, Zero};
 
 /// φ: how [`LinearAttention`](crate::LinearAttention) weighs a key, φ(q) · φ(k).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +32,25 @@ impl FeatureMap {
 }
 
 /// The features of each row of the last axis, in row-major order.
-pub(super) fn features<R: Real>(x: View<R>, by: FeatureMap) -> Vec<R> {
+pub(super) fn features<E: Float>(x: View<E>, by: FeatureMap) -> Vec<E> {
     match by {
         FeatureMap::EluPlusOne => pointwise::map(x, EluPlusOne),
-        FeatureMap::Relu => map(x, relu),
+        FeatureMap::Relu => map(x, |x| E::narrow(relu(x.wide()))),
         FeatureMap::Normalized => normalized(x),
+    }
+}
+
+/// The gradient of rows, row-major, given that of their features. Where that is 0, so is this, whatever the
+/// row holds.
+pub(super) fn features_backward<E: Float>(x: View<E>, g: &[E], by: FeatureMap) -> Vec<E> {
+    let like = |data| View { data, layout: Layout::packed(&x.layout.dims) };
+    match by {
+        FeatureMap::EluPlusOne => pointwise::backward(x, like(g), EluPlusOne),
+        FeatureMap::Relu => zip(x, like(g), |x, g| match x.wide() <= E::Wide::zero() {
+            true => E::default(),
+            false => g,
+        }),
+        FeatureMap::Normalized => normalized_backward(x, g),
     }
 }
 
@@ -54,15 +69,23 @@ impl<R: Real> Pointwise<R> for EluPlusOne {
     }
 }
 
+impl<R: Real> Backward<R> for EluPlusOne {
+    #[inline(always)]
+    unsafe fn of<V: Vector<Scalar = R>>(self, x: V, g: V) -> V {
+        // SAFETY: the caller's. Of NaN and 0, the minimum gives 0: the slope is 1.
+        unsafe { g.mul(exp(x.min(V::splat(R::zero())))) }
+    }
+}
+
 /// Rows in a piece of work.
 const ROWS: usize = 256;
 
-fn normalized<R: Real>(x: View<R>) -> Vec<R> {
+fn normalized<E: Float>(x: View<E>) -> Vec<E> {
     let dims = x.layout.dims;
     let dim = dims[dims.len() - 1];
     let rows: usize = dims[..dims.len() - 1].iter().product();
     let (x, width) = (pack(x), dim + 1);
-    let mut out = vec![R::one(); rows * width];
+    let mut out = vec![E::narrow(E::Wide::one()); rows * width];
     let work = out.len() * 8;
     for_each_chunk(&mut out, ROWS * width, work, |i, chunk| {
         for (row, out) in chunk.chunks_exact_mut(width).enumerate() {
@@ -74,17 +97,48 @@ fn normalized<R: Real>(x: View<R>) -> Vec<R> {
 }
 
 /// x / ‖x‖₂, for lengths of any size that the type holds; of zeros, zeros.
-fn direction<R: Real>(x: &[R], out: &mut [R]) {
-    let largest = x.iter().map(|x| x.abs()).fold(R::zero(), R::max);
-    if largest == R::zero() {
+fn direction<E: Float>(x: &[E], out: &mut [E]) {
+    let largest = x.iter().map(|x| x.wide().abs()).fold(E::Wide::zero(), E::Wide::max);
+    if largest == E::Wide::zero() {
         // NaN is lost in the maximum.
         out.copy_from_slice(x);
         return;
     }
     // Scaled first, because the square of what is near the ends of the type is not in it.
-    let square = |&x: &R| (x / largest) * (x / largest);
-    let length = x.iter().map(square).fold(R::zero(), |sum, square| sum + square).sqrt();
-    for (out, &x) in out.iter_mut().zip(x) {
-        *out = x / largest / length;
+    let square = |x: &E| (x.wide() / largest) * (x.wide() / largest);
+    let length = x.iter().map(square).fold(E::Wide::zero(), |sum, square| sum + square).sqrt();
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = E::narrow(x.wide() / largest / length);
+    }
+}
+
+fn normalized_backward<E: Float>(x: View<E>, g: &[E]) -> Vec<E> {
+    let dims = x.layout.dims;
+    let (x, dim) = (pack(x), dims[dims.len() - 1]);
+    let mut out = vec![E::default(); x.len()];
+    let work = out.len() * 16;
+    for_each_chunk(&mut out, ROWS * dim, work, |i, chunk| {
+        for (row, out) in chunk.chunks_exact_mut(dim).enumerate() {
+            let row = i * ROWS + row;
+            // The first feature is 1 for every row.
+            let g = &g[row * (dim + 1) + 1..(row + 1) * (dim + 1)];
+            direction_backward(&x[row * dim..(row + 1) * dim], g, out);
+        }
+    });
+    out
+}
+
+/// (g − n · (n · g)) / ‖x‖₂, n the direction of x; of zeros, which have none, zeros.
+fn direction_backward<E: Float>(x: &[E], g: &[E], out: &mut [E]) {
+    let largest = x.iter().map(|x| x.wide().abs()).fold(E::Wide::zero(), E::Wide::max);
+    if g.iter().all(|g| g.wide() == E::Wide::zero()) || x.iter().all(|x| *x == E::default()) {
+        return;
+    }
+    direction(x, out);
+    let square = |x: &E| (x.wide() / largest) * (x.wide() / largest);
+    let length = x.iter().map(square).fold(E::Wide::zero(), |sum, square| sum + square).sqrt();
+    let along = g.iter().zip(&*out).fold(E::Wide::zero(), |sum, (g, n)| sum + g.wide() * n.wide());
+    for (out, g) in out.iter_mut().zip(g) {
+        *out = E::narrow((g.wide() - out.wide() * along) / largest / length);
     }
 }

@@ -5,15 +5,17 @@
 //! taken in chunks: what the first of a chunk sees is in the running sum Σ φ(k)ᵀ (v, 1), one matrix for
 //! each key/value head; the keys beyond, as many as a chunk has, are weighed by a product of the chunk's
 //! queries with them. Everything is a product of matrices. The 1 behind each value makes the sum of
-//! weights the last column of the result.
-//!
-//! Halves are made wide first, and rounded last.
+//! weights the last column of the result. Halves are made wide first, and rounded last.
 //!
 //! What is hidden has features and values of 0. A key that a later query sees may stand in the product of
 //! its chunk with values that are not finite: then the chunk is summed key by key instead.
+//!
+//! The gradients are sums of the same kind ([`backward`]).
 
+mod backward;
 mod features;
 
+pub(crate) use backward::linear_attention_backward;
 pub use features::FeatureMap;
 
 use super::attention::Mask;
@@ -22,9 +24,9 @@ use super::gemm::gemm;
 use super::layout::{Layout, View, count};
 use super::parallel::for_each_chunk;
 use super::wide::wide;
-use crate::element::{Float, Real};
+use crate::element::Float;
 use features::features;
-use num_traits::Zero;
+use num_traits::{Float as _, One, Zero};
 use std::ops::Range;
 
 /// Queries in a chunk, where they see different keys.
@@ -42,21 +44,19 @@ pub(crate) fn linear_attention<E: Float>(
     if out.is_empty() {
         return;
     }
-    let [batch, heads, queries, dim] = [0, 1, 2, 3].map(|axis| q.layout.dims[axis]);
-    let [groups, keys, value] = [(k, 1), (k, 2), (v, 3)].map(|(of, axis)| of.layout.dims[axis]);
-    let sizes = Sizes { batch, heads, groups, queries, keys, dim: by.width(dim), width: value + 1 };
+    let sizes = Sizes::of([q, k, v], by);
+    let Sizes { batch, heads, queries, width, .. } = sizes;
+    let value = width - 1;
     let visible = Visible::of(mask, sizes);
     let [q, k, v] = [wide(q), wide(k), wide(v)];
-    let [q, k] = [q, k].map(|x| features(x.view(), by));
-    let mut operands = Operands { sizes, q, k, v: with_ones(v.view()), finite: true };
-    operands.hide(&visible);
-    let sums = operands.sums(&visible.limits);
+    let operands = Operands::of([q.view(), k.view(), v.view()], by, sizes, &visible);
+    let sums = operands.pairs().sums(&visible.limits);
     let line = heads * value;
     for_each_chunk(out, line, batch * queries * line, |i, out| {
         let (sample, query) = (i / queries, i % queries);
-        let sees = visible.counts[sample][visible.limits[query]] > 0;
+        let sees = visible.sees(sample, query);
         for (head, out) in out.chunks_exact_mut(value).enumerate() {
-            let at = ((sample * heads + head) * queries + query) * (value + 1);
+            let at = ((sample * heads + head) * queries + query) * width;
             let (values, weight) = (&sums[at..at + value], sums[at + value]);
             for (out, &value) in out.iter_mut().zip(values) {
                 let nothing = !sees || weight == E::Wide::zero();
@@ -77,6 +77,14 @@ struct Sizes {
     dim: usize,
     /// Of a value and the 1 behind it.
     width: usize,
+}
+
+impl Sizes {
+    fn of<E: Float>([q, k, v]: [View<E>; 3], by: FeatureMap) -> Self {
+        let [batch, heads, queries, dim] = [0, 1, 2, 3].map(|axis| q.layout.dims[axis]);
+        let [groups, keys, value] = [(k, 1), (k, 2), (v, 3)].map(|(of, axis)| of.layout.dims[axis]);
+        Sizes { batch, heads, groups, queries, keys, dim: by.width(dim), width: value + 1 }
+    }
 }
 
 /// What the queries see.
@@ -112,27 +120,35 @@ impl Visible {
             counts: (0..sizes.batch).map(counts).collect(),
         }
     }
+
+    /// Whether a query sees any key.
+    fn sees(&self, sample: usize, query: usize) -> bool {
+        self.counts[sample][self.limits[query]] > 0
+    }
+
+    /// Whether a key is hidden from all queries.
+    fn hides(&self, sample: usize, key: usize) -> bool {
+        self.counts[sample][key] == self.counts[sample][key + 1]
+    }
 }
 
 /// Features and values, in row-major order.
-struct Operands<R> {
+struct Operands<E> {
     sizes: Sizes,
     /// [B, H, Q, features].
-    q: Vec<R>,
+    q: Vec<E>,
     /// [B, G, K, features].
-    k: Vec<R>,
+    k: Vec<E>,
     /// [B, G, K, width].
-    v: Vec<R>,
-    /// Whether all values are.
-    finite: bool,
+    v: Vec<E>,
 }
 
 /// The values, each with a 1 behind it.
-fn with_ones<R: Real>(v: View<R>) -> Vec<R> {
+fn with_ones<E: Float>(v: View<E>) -> Vec<E> {
     let dims = v.layout.dims;
     let (value, width) = (dims[3], dims[3] + 1);
     let v = pack(v);
-    let mut out = vec![R::one(); count(&[dims[0], dims[1], dims[2], width])];
+    let mut out = vec![E::narrow(E::Wide::one()); count(&[dims[0], dims[1], dims[2], width])];
     let work = out.len();
     for_each_chunk(&mut out, CHUNK * width, work, |i, chunk| {
         for (row, out) in chunk.chunks_exact_mut(width).enumerate() {
@@ -143,27 +159,49 @@ fn with_ones<R: Real>(v: View<R>) -> Vec<R> {
     out
 }
 
-impl<R: Real> Operands<R> {
-    /// Makes features and values of hidden keys 0.
-    fn hide(&mut self, visible: &Visible) {
-        let Sizes { groups, keys, dim, width, .. } = self.sizes;
-        for (sample, counts) in visible.counts.iter().enumerate() {
-            for key in (0..keys).filter(|&key| counts[key] == counts[key + 1]) {
-                for group in 0..groups {
-                    let row = (sample * groups + group) * keys + key;
-                    self.k[row * dim..(row + 1) * dim].fill(R::zero());
-                    self.v[row * width..(row + 1) * width].fill(R::zero());
-                }
+impl<E: Float> Operands<E> {
+    /// Features and values of hidden keys are 0.
+    fn of([q, k, v]: [View<E>; 3], by: FeatureMap, sizes: Sizes, visible: &Visible) -> Self {
+        let (q, mut k, mut v) = (features(q, by), features(k, by), with_ones(v));
+        let Sizes { batch, groups, keys, dim, width, .. } = sizes;
+        for (sample, key) in (0..batch).flat_map(|sample| (0..keys).map(move |key| (sample, key))) {
+            for group in (0..groups).filter(|_| visible.hides(sample, key)) {
+                let row = (sample * groups + group) * keys + key;
+                k[row * dim..(row + 1) * dim].fill(E::default());
+                v[row * width..(row + 1) * width].fill(E::default());
             }
         }
-        self.finite = self.v.iter().all(|v| v.is_finite());
+        Operands { sizes, q, k, v }
     }
 
-    /// Σ weight · (v, 1) for each query: [B, H, Q, width].
-    fn sums(&self, limits: &[usize]) -> Vec<R> {
+    fn pairs(&self) -> Pairs<'_, E> {
+        Pairs::new(self.sizes, [&self.q, &self.k, &self.v])
+    }
+}
+
+/// Rows whose products weigh others: Σⱼ (qᵢ · kⱼ) vⱼ, over the first keys that query i sees.
+struct Pairs<'a, E> {
+    sizes: Sizes,
+    /// [B, H, Q, features].
+    q: &'a [E],
+    /// [B, G, K, features].
+    k: &'a [E],
+    /// [B, G, K, width].
+    v: &'a [E],
+    /// Whether all values are.
+    finite: bool,
+}
+
+impl<'a, E: Float> Pairs<'a, E> {
+    fn new(sizes: Sizes, [q, k, v]: [&'a [E]; 3]) -> Self {
+        Pairs { sizes, q, k, v, finite: v.iter().all(|v| v.wide().is_finite()) }
+    }
+
+    /// The sum for each query: [B, H, Q, width].
+    fn sums(&self, limits: &[usize]) -> Vec<E> {
         let Sizes { batch, heads, groups, queries, dim, width, .. } = self.sizes;
-        let mut sums = vec![R::zero(); count(&[batch, heads, queries, width])];
-        let mut state = vec![R::zero(); count(&[batch, groups, dim, width])];
+        let mut sums = vec![E::default(); count(&[batch, heads, queries, width])];
+        let mut state = vec![E::default(); count(&[batch, groups, dim, width])];
         let mut summed = 0;
         let same = limits.first() == limits.last();
         let chunk = if same { queries } else { CHUNK };
@@ -186,31 +224,31 @@ impl<R: Real> Operands<R> {
         sums
     }
 
-    /// state += Σ φ(k)ᵀ (v, 1) over these keys.
-    fn add_to_state(&self, state: &mut [R], keys: Range<usize>) {
-        let k = self.keys(&self.k, self.sizes.dim, keys.clone());
-        let v = self.keys(&self.v, self.sizes.width, keys);
+    /// state += Σ kᵀ v over these keys.
+    fn add_to_state(&self, state: &mut [E], keys: Range<usize>) {
+        let k = self.keys(self.k, self.sizes.dim, keys.clone());
+        let v = self.keys(self.v, self.sizes.width, keys);
         let product = gemm(View { layout: k.layout.transposed(), ..k }, v, None);
         add(state, &product);
     }
 
-    /// φ(q) · state for a chunk of queries: [B, G, H/G, chunk, width].
-    fn queries_by(&self, chunk: Range<usize>, state: &[R]) -> Vec<R> {
+    /// q · state for a chunk of queries: [B, G, H/G, chunk, width].
+    fn queries_by(&self, chunk: Range<usize>, state: &[E]) -> Vec<E> {
         let Sizes { batch, groups, dim, width, .. } = self.sizes;
         let layout = Layout::packed(&[batch, groups, dim, width]);
         gemm(self.queries(chunk), self.by_query_head(View { data: state, layout }), None)
     }
 
-    /// part += Σ weight · (v, 1) over those of these keys that each query of the chunk sees.
+    /// part += Σ weight · v over those of these keys that each query of the chunk sees.
     fn add_beyond(
         &self,
-        part: &mut [R],
+        part: &mut [E],
         chunk: Range<usize>,
         keys: Range<usize>,
         limits: &[usize],
     ) {
         let Sizes { dim, width, .. } = self.sizes;
-        let k = self.keys(&self.k, dim, keys.clone());
+        let k = self.keys(self.k, dim, keys.clone());
         let k = self.by_query_head(View { layout: k.layout.transposed(), ..k });
         let mut weights = gemm(self.queries(chunk.clone()), k, None);
         let (rows, columns) = (chunk.len(), keys.len());
@@ -218,11 +256,11 @@ impl<R: Real> Operands<R> {
         for_each_chunk(&mut weights, rows * columns, work, |_, weights| {
             for (row, query) in weights.chunks_exact_mut(columns).zip(chunk.clone()) {
                 let seen = limits[query].saturating_sub(keys.start).min(columns);
-                row[seen..].fill(R::zero());
+                row[seen..].fill(E::default());
             }
         });
         if self.finite {
-            let v = self.by_query_head(self.keys(&self.v, width, keys));
+            let v = self.by_query_head(self.keys(self.v, width, keys));
             let mut layout = Layout::packed(&[weights.len() / (rows * columns), rows, columns]);
             layout = layout.split(0, v.layout.dims[0], layout.dims[0] / v.layout.dims[0]);
             layout = layout.split(1, v.layout.dims[1], v.layout.dims[2]);
@@ -235,37 +273,37 @@ impl<R: Real> Operands<R> {
             let group = head / heads * groups + head % heads / (heads / groups);
             let seen = limits[chunk.start + query].min(keys.end);
             for key in keys.start..seen {
-                let weight = weights[row * columns + key - keys.start];
+                let weight = weights[row * columns + key - keys.start].wide();
                 let v = &self.v[(group * all + key) * width..][..width];
-                for (out, &v) in out.iter_mut().zip(v) {
-                    *out = weight.mul_add(v, *out);
+                for (out, v) in out.iter_mut().zip(v) {
+                    *out = E::narrow(weight.mul_add(v.wide(), out.wide()));
                 }
             }
         }
     }
 
     /// A chunk of queries: [B, G, H/G, chunk, features].
-    fn queries(&self, chunk: Range<usize>) -> View<'_, R> {
+    fn queries(&self, chunk: Range<usize>) -> View<'_, E> {
         let Sizes { batch, heads, groups, queries, dim, .. } = self.sizes;
         let layout = Layout::packed(&[batch, groups, heads / groups, queries, dim]);
-        View { data: &self.q, layout: layout.sliced(3, chunk.start, chunk.len()) }
+        View { data: self.q, layout: layout.sliced(3, chunk.start, chunk.len()) }
     }
 
     /// Some of the keys, or values, of `width` elements each: [B, G, keys, width].
-    fn keys<'a>(&self, data: &'a [R], width: usize, keys: Range<usize>) -> View<'a, R> {
+    fn keys(&self, data: &'a [E], width: usize, keys: Range<usize>) -> View<'a, E> {
         let layout = Layout::packed(&[self.sizes.batch, self.sizes.groups, self.sizes.keys, width]);
         View { data, layout: layout.sliced(2, keys.start, keys.len()) }
     }
 
     /// [B, G, …] as [B, G, H/G, …], repeated for each query head.
-    fn by_query_head<'a>(&self, view: View<'a, R>) -> View<'a, R> {
+    fn by_query_head<'v>(&self, view: View<'v, E>) -> View<'v, E> {
         let share = self.sizes.heads / self.sizes.groups;
         View { layout: view.layout.repeated(2, share), ..view }
     }
 }
 
 /// a += b.
-fn add<R: Real>(a: &mut [R], b: &[R]) {
+fn add<E: Float>(a: &mut [E], b: &[E]) {
     let b = View { data: b, layout: Layout::packed(&[b.len()]) };
-    zip_in_place(a, b, |a, b| a + b);
+    zip_in_place(a, b, |a, b| E::narrow(a.wide() + b.wide()));
 }

@@ -17,6 +17,8 @@ mod portable;
 
 use super::exp::Exp;
 use super::math::Special;
+#[cfg(target_arch = "x86_64")]
+use super::tiles;
 use crate::element::{Float, Real};
 use half::{bf16, f16};
 use portable::Portable;
@@ -37,13 +39,18 @@ enum Kind {
     Avx2,
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// AVX-512, and products of bfloat16 in tiles.
+    #[cfg(target_arch = "x86_64")]
+    Tiles,
 }
 
 impl Isa {
     /// The fastest there is.
     pub(crate) fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
-        if avx512::detected() {
+        if avx512::detected() && tiles::detected() {
+            return Isa(Kind::Tiles);
+        } else if avx512::detected() {
             return Isa(Kind::Avx512);
         } else if avx2::detected() {
             return Isa(Kind::Avx2);
@@ -51,13 +58,24 @@ impl Isa {
         Isa(Kind::Portable)
     }
 
+    /// Whether it has tiles, which multiply bfloat16 ([`tiles`]).
+    pub(crate) fn has_tiles(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.0 == Kind::Tiles;
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
     /// Every one there is.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<Self> {
         let mut all = vec![Isa(Kind::Portable), Isa(Kind::Wide)];
         #[cfg(target_arch = "x86_64")]
-        for (detected, kind) in [(avx2::detected(), Kind::Avx2), (avx512::detected(), Kind::Avx512)]
-        {
+        for (detected, kind) in [
+            (avx2::detected(), Kind::Avx2),
+            (avx512::detected(), Kind::Avx512),
+            (avx512::detected() && tiles::detected(), Kind::Tiles),
+        ] {
             all.extend(detected.then_some(Isa(kind)));
         }
         all
@@ -206,7 +224,9 @@ macro_rules! lanes {
                     Kind::Avx2 => unsafe { avx2::run::<x86_64::$avx2, K>(kernel) },
                     #[cfg(target_arch = "x86_64")]
                     // SAFETY: likewise.
-                    Kind::Avx512 => unsafe { avx512::run::<x86_64::$avx512, K>(kernel) },
+                    Kind::Avx512 | Kind::Tiles => unsafe {
+                        avx512::run::<x86_64::$avx512, K>(kernel)
+                    },
                 }
             }
         }

@@ -1,6 +1,8 @@
 //! Refused calls leave the cache as it was.
 
-use shapeproof::{Batch, C, HeadDim, Heads, Key, KvCache, Seq, Tensor, dyn_size};
+use shapeproof::{
+    Batch, C, HeadDim, Heads, Key, KvCache, Mode, Parameter, Seq, Tensor, Train, dyn_size,
+};
 
 type Cache = KvCache<C<2>, Heads<C<1>>, C<4>, C<1>>;
 type Keys<T> = Tensor<(Batch<C<2>>, Heads<C<1>>, Key<T>, HeadDim<C<1>>)>;
@@ -48,6 +50,25 @@ fn what_has_no_room_is_refused() {
     assert!(cache.begin_ragged(Seq(C::<2>), &[1, 2]).is_err());
     assert!(cache.begin_ragged(Seq(C::<2>), &[3, 1]).is_err(), "more than the step has");
     assert!(cache.begin_ragged(Seq(C::<2>), &[1]).is_err(), "a count for each sample");
+    is_as_filled(&mut cache);
+}
+
+#[test]
+fn a_cache_does_not_lose_a_gradient_in_silence() {
+    let mut cache = filled();
+    let keys = Parameter::new(Keys::<C<1>>::ones());
+    let (read, plain) = (Train::seeded(1).read(&keys), Keys::<C<1>>::ones());
+    let words = "recorded for gradients, which a cache does not keep; `detach()` them";
+    let mut step = cache.begin(Seq(C::<1>)).unwrap();
+    for (keys, values) in [(&read, &plain), (&plain, &read)] {
+        let error = step.append(0, keys, values).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    step.append(0, &read.detach(), &plain).unwrap();
+    drop(step);
+    let mut step = cache.begin_ragged(Seq(C::<1>), &[1, 0]).unwrap();
+    assert!(step.append(0, &plain, &read).unwrap_err().to_string().contains(words));
+    drop(step);
     is_as_filled(&mut cache);
 }
 

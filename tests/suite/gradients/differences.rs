@@ -328,6 +328,14 @@ fn operations_on_static_sizes_agree_with_differences() {
         let [a, b] = x.chunk(Model, C::<2>);
         weighed(&a.exp().mul(&b))
     });
+    // Several views of one tensor, which overlap, of memory in another order, one of them last of all.
+    check("chunk", |x| {
+        let turned = x.mul_scalar(2.0).transpose(Seq, Model);
+        let [a, b] = turned.chunk(Model, C::<2>);
+        let overlap = |from| turned.try_slice(Model, from, C::<3>).unwrap();
+        let sum = weighed(&overlap(0).exp().mul(&overlap(1)));
+        sum.add(&weighed(&a.tanh().mul(&b))).add(&weighed(&turned.exp()))
+    });
 }
 
 proptest! {

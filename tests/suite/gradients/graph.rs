@@ -1,8 +1,9 @@
 //! What must hold of every gradient: bits for any number of threads, hidden values, cuts, sharing.
 
 use shapeproof::{
-    Activation, Batch, C, Embedding, FeedForward, Generator, Gradients, Infer, Key, LayerNorm,
-    Linear, Mode, Model, Parameter, Query, Seq, Tensor, Train, Vocab, try_cross_entropy,
+    Activation, Batch, C, Causal, Embedding, FeatureMap, FeedForward, Generator, Gradients,
+    HeadDim, Heads, Infer, Key, LayerNorm, Linear, LinearAttention, Mode, Model, Parameter, Query,
+    Seq, Shape, Tensor, Train, Vocab, try_cross_entropy,
 };
 
 /// All gradients of a small model with every kind of kernel, as bits.
@@ -32,16 +33,46 @@ fn gradient_bits() -> Vec<u32> {
     bits
 }
 
-#[test]
-fn gradients_have_the_same_bits_for_every_number_of_threads() {
+/// What has the same bits in pools of 1, 2, 3 and 7 threads.
+#[track_caller]
+pub(crate) fn the_same_in_pools(bits: impl Fn() -> Vec<u32> + Sync) {
     let in_pool = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(gradient_bits)
+        pool.install(&bits)
     };
     let one = in_pool(1);
     assert!(one.iter().any(|&bits| bits << 1 != 0));
     for threads in [2, 3, 7] {
         assert!(in_pool(threads) == one, "{threads} threads");
+    }
+}
+
+#[test]
+fn gradients_have_the_same_bits_for_every_number_of_threads() {
+    the_same_in_pools(gradient_bits);
+}
+
+#[test]
+fn gradients_of_linear_attention_have_the_same_bits_for_every_number_of_threads() {
+    fn normal<S: Shape + Default>(seed: u64) -> Parameter<S> {
+        Parameter::new(Tensor::normal_in(S::default(), 0.0, 1.0, &mut Generator::seeded(seed)))
+    }
+    type By<S> = (Batch<C<2>>, Heads<C<3>>, S, HeadDim<C<24>>);
+    let (q, k, v) = (
+        normal::<By<Query<C<300>>>>(1),
+        normal::<By<Key<C<310>>>>(2),
+        normal::<By<Key<C<310>>>>(3),
+    );
+    for map in [FeatureMap::EluPlusOne, FeatureMap::Relu, FeatureMap::Normalized] {
+        the_same_in_pools(|| {
+            let mut train = Train::seeded(1);
+            let (q_read, k_read, v_read) = (train.read(&q), train.read(&k), train.read(&v));
+            let y = LinearAttention::new(map).apply(&q_read, &k_read, &v_read, Causal);
+            let gradients = train.backward(&y.mul(&y).sum_all());
+            let all = [gradients.of(&k).to_vec(), gradients.of(&v).to_vec()].concat();
+            let all = gradients.of(&q).to_vec().into_iter().chain(all);
+            all.map(f32::to_bits).collect()
+        });
     }
 }
 

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 
 /// Numbers that look random and are the same in every run.
-struct Numbers(u64);
+pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
     fn next(&mut self) -> u64 {
@@ -18,7 +18,7 @@ impl Numbers {
         x ^ (x >> 31)
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end as u64).unwrap()
     }
 
@@ -32,7 +32,7 @@ impl Numbers {
     }
 
     /// The file with a few bytes changed, inserted, removed, repeated or exchanged.
-    fn damaged(&mut self, content: &[u8], at: usize) -> Vec<u8> {
+    pub(crate) fn damaged(&mut self, content: &[u8], at: usize) -> Vec<u8> {
         let mut content = content.to_vec();
         let mut at = at;
         for _ in 0..=self.below(3) {

@@ -13,7 +13,7 @@
 
 use super::products::{add_by_key, add_by_query, multiply_keys, pack_rows};
 use super::small::Small;
-use super::{Forward, Outputs, Sizes, place};
+use super::{Forward, Given, Outputs, Sizes, place};
 use crate::element::{Float, Real};
 use crate::kernel::attention::block::group as group_of;
 use crate::kernel::attention::head_mask::{HeadMask, Visible};
@@ -39,9 +39,11 @@ pub(super) struct Head<'a, E: Float> {
     q: Matrix<'a, E>,
     k: Matrix<'a, E>,
     v: Matrix<'a, E>,
+    /// The output and its gradient, of no columns where another is given.
     out: Matrix<'a, E>,
     d_out: Matrix<'a, E>,
-    log_sums: [&'a [E::Wide]; 2],
+    given: Given<'a, E>,
+    log_sums: Option<[&'a [E::Wide]; 2]>,
     sizes: Sizes,
     place: Place,
     to: Outputs<E>,
@@ -88,7 +90,7 @@ struct Block<'s, R> {
 impl<'a, E: Float> Head<'a, E> {
     pub(super) fn new(
         forward: &'a Forward<'a, E>,
-        d_out: View<'a, E>,
+        given: Given<'a, E>,
         sizes: Sizes,
         piece: usize,
         to: Outputs<E>,
@@ -98,14 +100,21 @@ impl<'a, E: Float> Head<'a, E> {
         let (b, h) = place.index();
         let group = h / (sizes.heads / sizes.groups);
         let [q, k, v] = forward.views;
+        let [d_out, out] = match given {
+            Given::Out(d_out, out) => [d_out, out].map(|view| rows_of(view, b, h)),
+            _ => [Matrix { data: &[], at: 0, row: 0, column: 0 }; 2],
+        };
         Head {
             forward,
             q: rows_of(q, b, h),
             k: rows_of(k, b, group),
             v: rows_of(v, b, group),
-            out: rows_of(forward.out, b, h),
-            d_out: rows_of(d_out, b, h),
-            log_sums: forward.sums.map(|part| &part[piece * sizes.queries..][..sizes.queries]),
+            out,
+            d_out,
+            given,
+            log_sums: forward
+                .sums
+                .map(|parts| parts.map(|part| &part[piece * sizes.queries..][..sizes.queries])),
             sizes,
             place,
             to,
@@ -272,7 +281,10 @@ impl<E: Float> Head<'_, E> {
                     (&*group.d_out, width),
                     block.d_scores,
                 );
-                self.differentiate::<V>(group, range.clone(), block);
+                match self.given {
+                    Given::Scores(d) => self.take_scores(group, d, range.clone(), block),
+                    _ => self.differentiate::<V>(group, range.clone(), block),
+                }
                 let d_v = &mut d_v[range.start * dvp..];
                 add_by_key::<V>(&block.scores[..count], width, group, (group.d_out_rows, dvp), d_v);
                 self.finish_scores(group, range.clone(), block);
@@ -318,7 +330,8 @@ impl<E: Float> Head<'_, E> {
         let relative = self.forward.settings.relative_values();
         group.products.fill(E::Wide::zero());
         for (i, query) in queries.enumerate() {
-            let [max, log] = self.log_sums.map(|part| part[query]);
+            let part = |parts: [&[E::Wide]; 2]| parts.map(|part| part[query]);
+            let [max, log] = self.log_sums.map_or([E::Wide::zero(); 2], part);
             // Where nothing is visible, −∞ − −∞ would be NaN.
             let nothing = max == E::Wide::neg_infinity();
             group.maxima[i] = if nothing { E::Wide::zero() } else { max };
@@ -326,7 +339,7 @@ impl<E: Float> Head<'_, E> {
             let (out, d_out) = (self.out.from(query, 0), self.d_out.from(query, 0));
             let at = |m: &Matrix<E>, c: usize| m.data[m.at + c * m.column].wide();
             let product = |sum: E::Wide, c| at(&out, c).mul_add(at(&d_out, c), sum);
-            group.delta[i] = (0..dv).fold(E::Wide::zero(), product);
+            group.delta[i] = (0..dv).fold(self.other_delta(query), product);
             group.tainted.push(!(0..dv).all(|c| at(&d_out, c).is_finite()));
             if let Some(values) = relative {
                 let [row, column] = [0, 1].map(|axis| values.layout.strides[axis]);
@@ -336,6 +349,32 @@ impl<E: Float> Head<'_, E> {
                     let product = |sum: E::Wide, c| value(c).mul_add(at(&d_out, c), sum);
                     group.products[t * width + i] = (0..dv).fold(E::Wide::zero(), product);
                 }
+            }
+        }
+    }
+
+    /// What δ is where the output is not what is given.
+    fn other_delta(&self, query: usize) -> E::Wide {
+        let (b, h) = self.place.index();
+        let zero = E::Wide::zero();
+        match self.given {
+            Given::Out(..) | Given::Scores(_) => zero,
+            Given::LogSums(d) => {
+                let strides = d.layout.strides;
+                let at = d.layout.offset + b * strides[0] + h * strides[1] + query * strides[2];
+                -d.data[at].wide()
+            }
+            Given::Weights(d, weights) => {
+                let row = |view| rows_of(view, b, h).from(query, 0);
+                let (d, weights) = (row(d), row(weights));
+                (0..self.sizes.keys).fold(zero, |sum, key| {
+                    let weight = weights.data[weights.at + key * weights.column].wide();
+                    // 0 · NaN would be NaN: what is hidden or was dropped has no gradient.
+                    match weight.is_zero() {
+                        true => sum,
+                        false => d.data[d.at + key * d.column].wide().mul_add(weight, sum),
+                    }
+                })
             }
         }
     }
@@ -400,6 +439,10 @@ impl<E: Float> Head<'_, E> {
         if settings.relative_values().is_some() {
             self.add_products_of_values(group, keys.clone(), block.d_scores);
         }
+        if let Given::Weights(d, _) = self.given {
+            let take = |_, d| d;
+            self.read_block(group, (d, keys.clone()), (block.scores, block.d_scores), take);
+        }
         let (place, queries) = ((self.place, self.forward.mask.first), group.queries.clone());
         if let Some(dropout) = settings.dropout {
             let at = (queries.clone(), keys.clone());
@@ -435,6 +478,38 @@ impl<E: Float> Head<'_, E> {
         if let Some(relative) = settings.relative.as_ref().filter(|x| x.values.is_some()) {
             let (batch, at) = (self.place.batch, (queries, keys));
             relative.add_by_entry(batch, at, width, block.scores, group.weights);
+        }
+    }
+
+    /// Takes what is given for the scores in the place of dS; what is hidden has 0. No weight is needed.
+    fn take_scores(
+        &self,
+        group: &Group<E::Wide>,
+        d: View<E>,
+        keys: Range<usize>,
+        block: &mut Block<E::Wide>,
+    ) {
+        let hidden = E::Wide::neg_infinity();
+        let take = |score, d| if score == hidden { E::Wide::zero() } else { d };
+        self.read_block(group, (d, keys), (block.scores, block.d_scores), take);
+    }
+
+    /// Writes to a block what `take` makes of each score and its number in a view over [B, H, Q, K].
+    fn read_block(
+        &self,
+        group: &Group<E::Wide>,
+        (from, keys): (View<E>, Range<usize>),
+        (scores, to): (&[E::Wide], &mut [E::Wide]),
+        take: impl Fn(E::Wide, E::Wide) -> E::Wide,
+    ) {
+        let (b, h) = self.place.index();
+        let from = rows_of(from, b, h);
+        for (i, query) in group.queries.clone().enumerate() {
+            let row = from.from(query, 0);
+            for (j, key) in keys.clone().enumerate() {
+                let place = j * group.width + i;
+                to[place] = take(scores[place], row.data[row.at + key * row.column].wide());
+            }
         }
     }
 
@@ -506,10 +581,12 @@ impl<E: Float> Head<'_, E> {
         // SAFETY: the outputs have a row for each of the head's queries.
         unsafe { write(self.to.q.add(first * d), group.d_q, (group.queries.len(), d, dp), scale) }
         let (mask, head) = (self.forward.mask, self.place.head);
-        for (sinks, range) in mask.sinks.iter().zip(&self.small.sinks) {
+        // Scores are without sinks.
+        let sinks = mask.sinks.iter().zip(&self.small.sinks);
+        for ((sinks, range), log_sums) in sinks.zip(self.log_sums.iter().cycle()) {
             let sink = sinks.data[sinks.layout.offset + head * sinks.layout.strides[0]].wide();
             for (i, query) in group.queries.clone().enumerate() {
-                let [max, log] = self.log_sums.map(|part| part[query]);
+                let [max, log] = log_sums.map(|part| part[query]);
                 let weight = (sink * E::Wide::from_f64(LOG2_E) - max - log).exp2();
                 if !weight.is_zero() && sink != E::Wide::neg_infinity() {
                     self.sums[range.start] -= weight * group.delta[i];

@@ -4,7 +4,9 @@
 //!
 //! dV = P̃ᵀ · dO, dP = dO · Vᵀ, dS = P ∘ (dP − δ), δᵢ = dOᵢ · Oᵢ, dQ = dS · K · scale, dK = dSᵀ · Q · scale,
 //!
-//! where P̃ are the weights after dropout, and dP is 0 where a weight was dropped. The weights are made
+//! where P̃ are the weights after dropout, and dP is 0 where a weight was dropped. Of the logarithms of the
+//! sums, dS = P ∘ dL; of returned weights, dP is what is given and δᵢ = Σ dPᵢ ∘ P̃ᵢ; of scores, dS is what is
+//! given, and from there on all is the same ([`Given`]). The weights are made
 //! again from Q, K and the logarithms of the sums that the forward pass kept, block by block: as there,
 //! the scores never exist as a whole, and keys that no query sees are stepped over.
 //!
@@ -32,16 +34,27 @@ use small::Small;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// What the forward pass took and gave.
+/// What the forward pass took, and the sums that it gave.
 pub(crate) struct Forward<'f, E: Float> {
     /// Q, K and V.
     pub(crate) views: [View<'f, E>; 3],
     pub(crate) settings: &'f Settings<'f, E>,
     pub(crate) mask: &'f Mask<'f, E>,
-    /// The output, over [B, H, Q, Dv].
-    pub(crate) out: View<'f, E>,
-    /// The logarithms of the sums in two parts, over [B, H, Q] in row-major order.
-    pub(crate) sums: [&'f [E::Wide]; 2],
+    /// The logarithms of the sums in two parts, over [B, H, Q] in row-major order; scores have none.
+    pub(crate) sums: Option<[&'f [E::Wide]; 2]>,
+}
+
+/// The gradient of one of the things that the forward pass gives. V has one from the output alone.
+#[derive(Clone, Copy)]
+pub(crate) enum Given<'g, E> {
+    /// Of the output, and the output, over [B, H, Q, Dv].
+    Out(View<'g, E>, View<'g, E>),
+    /// Of the logarithms of the sums, over [B, H, Q].
+    LogSums(View<'g, E>),
+    /// Of the weights after dropout, and these, over [B, H, Q, K].
+    Weights(View<'g, E>, View<'g, E>),
+    /// Of the scores after everything that is added, over [B, H, Q, K]. What is hidden has no gradient.
+    Scores(View<'g, E>),
 }
 
 /// The gradients, in row-major order.
@@ -88,16 +101,17 @@ struct Outputs<E> {
 // SAFETY: the parts that are written through it are disjoint, see `backward_on`; elements are `Send`.
 unsafe impl<E: Send> Sync for Outputs<E> {}
 
-/// The gradients of an attention, where `d_out` is that of its output, over [B, H, Q, Dv].
+/// The gradients of what an attention takes, from that of something it gives.
 pub(crate) fn attention_backward<E: Float>(
     forward: &Forward<E>,
-    d_out: View<E>,
+    given: Given<E>,
     of_scores: bool,
 ) -> Gradients<E> {
-    backward_on(Isa::best(), forward, d_out, of_scores)
+    backward_on(Isa::best(), forward, given, of_scores)
 }
 
-fn sizes<E: Float>(forward: &Forward<E>) -> Sizes {
+/// Values have no width where their gradient is not asked for: they are not read then.
+fn sizes<E: Float>(forward: &Forward<E>, given: &Given<E>) -> Sizes {
     let [q, k, v] = forward.views.map(|view| view.layout.dims);
     let relative = forward.settings.relative.as_ref();
     Sizes {
@@ -107,31 +121,41 @@ fn sizes<E: Float>(forward: &Forward<E>) -> Sizes {
         queries: q[2],
         keys: k[2],
         d: q[3],
-        dv: v[3],
+        dv: if matches!(given, Given::Out(..)) { v[3] } else { 0 },
         entries: relative.map_or(0, |relative| 2 * relative.max + 1),
     }
 }
 
 /// That everything has the sizes that the pieces rely on.
-fn check<E: Float>(forward: &Forward<E>, d_out: &View<E>) {
+fn check<E: Float>(forward: &Forward<E>, given: &Given<E>) {
     check_operands(forward.views, forward.settings, forward.mask);
-    let Sizes { batch, heads, groups, queries, dv, .. } = sizes(forward);
+    let Sizes { batch, heads, groups, queries, keys, dv, .. } = sizes(forward, given);
     assert!(heads == 0 || groups > 0 && heads.is_multiple_of(groups));
-    for view in [&forward.out, d_out] {
-        assert_eq!(view.layout.dims[..], [batch, heads, queries, dv]);
-        assert!(view.layout.extent() <= view.data.len());
-    }
-    assert!(forward.sums.iter().all(|part| part.len() == count(&[batch, heads, queries])));
+    let rows = [batch, heads, queries];
+    let all = |views: &[View<E>], last: &[usize]| {
+        let dims = [&rows, last].concat();
+        let fits = |x: &View<E>| x.layout.dims[..] == dims && x.layout.extent() <= x.data.len();
+        views.iter().all(fits)
+    };
+    assert!(match *given {
+        Given::Out(d, out) => all(&[d, out], &[dv]),
+        Given::LogSums(d) => all(&[d], &[]),
+        Given::Weights(d, weights) => all(&[d, weights], &[keys]),
+        Given::Scores(d) => all(&[d], &[keys]),
+    });
+    let sums = forward.sums.iter().flatten();
+    assert!(sums.into_iter().all(|part| part.len() == count(&rows)));
+    assert!(forward.sums.is_some() || matches!(given, Given::Scores(_)));
 }
 
 fn backward_on<E: Float>(
     isa: Isa,
     forward: &Forward<E>,
-    d_out: View<E>,
+    given: Given<E>,
     of_scores: bool,
 ) -> Gradients<E> {
-    check(forward, &d_out);
-    let sizes = sizes(forward);
+    check(forward, &given);
+    let sizes = sizes(forward, &given);
     let Sizes { batch, heads, queries, keys, d, dv, entries, .. } = sizes;
     let pieces = count(&[batch, heads]);
     let small = Small::of(forward, sizes);
@@ -157,7 +181,7 @@ fn backward_on<E: Float>(
             // SAFETY: the piece's parts lie within the outputs, whose lengths are those of all pieces,
             // and no other piece has them.
             let to = unsafe { outputs.at(i, sizes) };
-            let head = Head::new(forward, d_out, sizes, i, to, (&small, sums));
+            let head = Head::new(forward, given, sizes, i, to, (&small, sums));
             E::Wide::vectorized(isa, head);
         });
     };

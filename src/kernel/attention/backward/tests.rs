@@ -5,10 +5,25 @@ use crate::kernel::attention::{Band, Diagonal, Out, Sums, attention_on};
 use crate::kernel::layout::Layout;
 use crate::kernel::testing::{Block, Rng, bits, in_pools};
 
-/// What is given for the output: over [B, H, Q, Dv].
-fn upstream<E: Float>(rng: &mut Rng, case: &Case<E>) -> Block<E> {
-    let [b, h, q, _] = case.dims();
-    rng.block(&[b, h, q, case.x[2].layout.dims[3]])
+/// What a gradient is given for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Of {
+    Out,
+    LogSums,
+    Weights,
+    Scores,
+}
+
+const ALL: [Of; 4] = [Of::Out, Of::LogSums, Of::Weights, Of::Scores];
+
+/// A gradient of that.
+fn upstream<E: Float>(rng: &mut Rng, case: &Case<E>, of: Of) -> Block<E> {
+    let [b, h, q, k] = case.dims();
+    match of {
+        Of::Out => rng.block(&[b, h, q, case.x[2].layout.dims[3]]),
+        Of::LogSums => rng.block(&[b, h, q]),
+        Of::Weights | Of::Scores => rng.block(&[b, h, q, k]),
+    }
 }
 
 /// The gradients by the kernels.
@@ -17,20 +32,28 @@ fn run<E: Float>(
     case: &Case<E>,
     settings: &Settings<E>,
     mask: &Mask<E>,
-    up: View<E>,
+    (of, up): (Of, View<E>),
 ) -> Gradients<E> {
-    let [b, h, q, _] = case.dims();
+    let [b, h, q, k] = case.dims();
     let dv = case.x[2].layout.dims[3];
     let mut out = vec![E::default(); b * h * q * dv];
+    let mut weights = vec![E::default(); b * h * q * k];
     let mut sums = [0; 2].map(|_| vec![E::Wide::default(); b * h * q]);
     let parts = Sums::Parts(sums.each_mut().map(|part| &mut part[..]));
-    let to = Out { out: &mut out, weights: None, sums: parts };
+    let to = Out { out: &mut out, weights: Some(&mut weights), sums: parts };
     attention_on(isa, case.views(), settings, mask, to);
     let layout = Layout::packed(&[b, q, h, dv]).permuted(&[0, 2, 1, 3]);
     let out = View { data: &out[..], layout };
-    let sums = sums.each_ref().map(|part| &part[..]);
-    let forward = Forward { views: case.views(), settings, mask, out, sums };
-    backward_on(isa, &forward, up, true)
+    let weights = View { data: &weights[..], layout: Layout::packed(&case.dims()) };
+    let given = match of {
+        Of::Out => Given::Out(up, out),
+        Of::LogSums => Given::LogSums(up),
+        Of::Weights => Given::Weights(up, weights),
+        Of::Scores => Given::Scores(up),
+    };
+    let sums = (of != Of::Scores).then(|| sums.each_ref().map(|part| &part[..]));
+    let forward = Forward { views: case.views(), settings, mask, sums };
+    backward_on(isa, &forward, given, true)
 }
 
 /// The twin: the formulas in f64, over whole matrices.
@@ -38,12 +61,13 @@ fn slow_backward(
     case: &Case<f64>,
     settings: &Settings<f64>,
     mask: &Mask<f64>,
-    up: &Block<f64>,
+    (of, up): (Of, &Block<f64>),
 ) -> Gradients<f64> {
     let views @ [q, k, v] = case.views();
     let [batch, heads, queries, keys] = case.dims();
-    let [d, dv, groups] = [q.layout.dims[3], v.layout.dims[3], k.layout.dims[1]];
-    let [out, _, log_sums, _] = slow(views, settings, mask);
+    let [d, groups] = [q.layout.dims[3], k.layout.dims[1]];
+    let dv = if of == Of::Out { v.layout.dims[3] } else { 0 };
+    let [out, dropped, log_sums, scores] = slow(views, settings, mask);
     let kept = Settings { dropout: None, ..settings.clone() };
     let [_, weights, ..] = slow(views, &kept, mask);
     let entries = settings.relative.as_ref().map_or(0, |relative| 2 * relative.max + 1);
@@ -62,20 +86,36 @@ fn slow_backward(
     for row in 0..batch * heads * queries {
         let (b, h, i) = (row / queries / heads, row / queries % heads, row % queries);
         let g = h / (heads / groups);
-        let up = &up.data[row * dv..][..dv];
+        let each = up.data.len() / (batch * heads * queries);
+        let up = &up.data[row * each..][..each];
         let out = &out[((b * queries + i) * heads + h) * dv..][..dv];
-        let delta: f64 = up.iter().zip(out).map(|(up, out)| up * out).sum();
+        let dropped = &dropped[row * keys..][..keys];
+        let sum = |with: &[f64]| up.iter().zip(with).map(|(up, with)| up * with).sum::<f64>();
+        let delta = match of {
+            Of::Out => sum(out),
+            Of::LogSums => -up[0],
+            Of::Weights => sum(dropped),
+            Of::Scores => 0.0,
+        };
         let row_weights = &weights[row * keys..][..keys];
+        let seen = |&(j, &weight): &(usize, &f64)| match of {
+            Of::Scores => scores[row * keys + j] != f64::NEG_INFINITY,
+            _ => weight != 0.0,
+        };
         let dropout =
             settings.dropout.map(|x| (x.row((mask.first * heads * queries) + row), x.factor()));
-        for (j, &weight) in row_weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0) {
+        for (j, &weight) in row_weights.iter().enumerate().filter(seen) {
             let factor =
                 dropout.map_or(1.0, |(row, factor)| if row.keeps(j) { factor } else { 0.0 });
             let t = settings.relative.as_ref().map_or(0, |_| entry(settings, b, i, j));
             let relative = |c| settings.relative_values().map_or(0.0, |values| at(values, &[t, c]));
             let product: f64 = (0..dv).map(|c| up[c] * (at(&v, &[b, g, j, c]) + relative(c))).sum();
-            let d_score = weight * (product * factor - delta);
-            for (c, up) in up.iter().enumerate() {
+            let product = if of == Of::Weights { up[j] } else { product };
+            let d_score = match of {
+                Of::Scores => up[j],
+                _ => weight * (product * factor - delta),
+            };
+            for (c, up) in up.iter().enumerate().take(dv) {
                 to.v[((b * groups + g) * keys + j) * dv + c] += weight * factor * up;
                 if !to.values.is_empty() {
                     to.values[t * dv + c] += weight * factor * up;
@@ -110,7 +150,7 @@ fn slow_backward(
                 to.products[row * entries + t] += d_product;
             }
         }
-        for (sinks, sums) in mask.sinks.iter().zip(&mut to.sinks) {
+        for (sinks, sums) in mask.sinks.iter().zip(&mut to.sinks).filter(|_| of != Of::Scores) {
             let weight = (at(sinks, &[h]) - log_sums[row]).exp();
             sums[h] -= if weight.is_finite() { weight * delta } else { 0.0 };
         }
@@ -163,28 +203,26 @@ fn gradients_match_the_formulas_for_random_settings() {
         sizes[5] = 1 + sizes[5] % 40;
         sizes[6] = 1 + sizes[6] % 40;
         let seed = rng.next();
-        let made = |seed| {
+        for of in ALL {
             let mut rng = Rng::new(seed);
             let double = case::<f64>(&mut rng, sizes);
             let parts = Parts::<f64>::all(&mut rng, double.dims(), sizes[6]);
-            let up = upstream(&mut rng, &double);
-            (double, parts, up)
-        };
-        let (double, parts, up) = made(seed);
-        let (mask, settings) = (parts.mask(), parts.settings(double.scale));
-        let exact = slow_backward(&double, &settings, &mask, &up);
-        for isa in Isa::tried(round) {
-            let found = run(isa, &double, &settings, &mask, up.view());
-            compare(&found, &exact, 1e-10, &format!("f64 {isa:?} {round}"));
-        }
-        let mut rng = Rng::new(seed);
-        let single = case::<f32>(&mut rng, sizes);
-        let parts = Parts::<f32>::all(&mut rng, single.dims(), sizes[6]);
-        let up = upstream(&mut rng, &single);
-        for isa in Isa::tried(round + 1) {
-            let (mask, settings) = (parts.mask(), parts.settings(single.scale));
-            let found = run(isa, &single, &settings, &mask, up.view());
-            compare(&found, &exact, 3e-5, &format!("f32 {isa:?} {round}"));
+            let up = upstream(&mut rng, &double, of);
+            let (mask, settings) = (parts.mask(), parts.settings(double.scale));
+            let exact = slow_backward(&double, &settings, &mask, (of, &up));
+            for isa in Isa::tried(round) {
+                let found = run(isa, &double, &settings, &mask, (of, up.view()));
+                compare(&found, &exact, 1e-10, &format!("f64 {of:?} {isa:?} {round}"));
+            }
+            let mut rng = Rng::new(seed);
+            let single = case::<f32>(&mut rng, sizes);
+            let parts = Parts::<f32>::all(&mut rng, single.dims(), sizes[6]);
+            let up = upstream(&mut rng, &single, of);
+            for isa in Isa::tried(round + 1) {
+                let (mask, settings) = (parts.mask(), parts.settings(single.scale));
+                let found = run(isa, &single, &settings, &mask, (of, up.view()));
+                compare(&found, &exact, 3e-5, &format!("f32 {of:?} {isa:?} {round}"));
+            }
         }
     }
 }
@@ -199,18 +237,26 @@ fn the_formulas_are_the_differences_of_the_forward_pass() {
         let mut case = case::<f64>(&mut rng, sizes);
         let parts = Parts::<f64>::all(&mut rng, case.dims(), 3);
         let (mask, settings) = (parts.mask(), parts.settings(case.scale));
-        let up = upstream(&mut rng, &case);
-        let exact = slow_backward(&case, &settings, &mask, &up);
+        let of = ALL[round % 4];
+        let up = upstream(&mut rng, &case, of);
+        let exact = slow_backward(&case, &settings, &mask, (of, &up));
         let [b, h, q, _] = case.dims();
         let loss = |case: &Case<f64>| {
-            let [out, ..] = slow(case.views(), &settings, &mask);
-            (0..b * h * q * 3)
-                .map(|i| {
-                    let (row, c) = (i / 3, i % 3);
-                    let (b, h, i) = (row / q / h, row / q % h, row % q);
-                    out[((b * q + i) * sizes[1] + h) * 3 + c] * up.data[row * 3 + c]
-                })
-                .sum::<f64>()
+            let [out, weights, log_sums, scores] = slow(case.views(), &settings, &mask);
+            let by_head = |i: usize| {
+                let (row, c) = (i / 3, i % 3);
+                let (b, h, i) = (row / q / h, row / q % h, row % q);
+                out[((b * q + i) * sizes[1] + h) * 3 + c]
+            };
+            let numbers = match of {
+                Of::Out => (0..b * h * q * 3).map(by_head).collect(),
+                Of::LogSums => log_sums,
+                Of::Weights => weights,
+                Of::Scores => scores,
+            };
+            // What is hidden, and the sum of nothing, is −∞.
+            let seen = up.data.iter().zip(numbers).filter(|(_, x)| x.is_finite());
+            seen.map(|(up, x)| up * x).sum::<f64>()
         };
         for (which, gradient) in [&exact.q, &exact.k, &exact.v].into_iter().enumerate() {
             for (i, &exact) in gradient.iter().enumerate() {
@@ -234,13 +280,14 @@ fn the_formulas_are_the_differences_of_the_forward_pass() {
 #[test]
 fn strides_and_threads_change_no_bit() {
     let mut rng = Rng::new(62);
-    for sizes in [[2, 4, 2, 150, 170, 24, 20], [1, 2, 2, 70, 70, 33, 8]] {
+    let sizes = [[2, 4, 2, 150, 170, 24, 20], [1, 2, 2, 70, 70, 33, 8]];
+    for (sizes, of) in sizes.into_iter().flat_map(|sizes| ALL.map(|of| (sizes, of))) {
         let case = case::<f32>(&mut rng, sizes);
         let parts = Parts::<f32>::all(&mut rng, case.dims(), sizes[6]);
-        let up = upstream(&mut rng, &case);
+        let up = upstream(&mut rng, &case, of);
         let all = |case: &Case<f32>, up: &Block<f32>| -> Vec<u64> {
             let (mask, settings) = (parts.mask(), parts.settings(case.scale));
-            let found = run(Isa::best(), case, &settings, &mask, up.view());
+            let found = run(Isa::best(), case, &settings, &mask, (of, up.view()));
             lists(&found).into_iter().flat_map(|(_, x)| x).map(f64::to_bits).collect()
         };
         let expected = in_pools(|| all(&case, &up));
@@ -253,6 +300,10 @@ fn strides_and_threads_change_no_bit() {
 
 #[test]
 fn hidden_numbers_reach_no_gradient() {
+    ALL.into_iter().for_each(hidden_numbers_reach_none);
+}
+
+fn hidden_numbers_reach_none(of: Of) {
     let mut rng = Rng::new(63);
     let sizes = [1, 2, 1, 70, 150, 9, 12];
     let mut case = case::<f32>(&mut rng, sizes);
@@ -260,14 +311,18 @@ fn hidden_numbers_reach_no_gradient() {
     let layout = Layout::packed(&[150]).broadcast(&case.dims(), &[3]);
     let mask = Mask { keep: vec![View { data: &keep, layout }], ..Mask::NONE };
     let settings = Settings::scaled(case.scale);
-    let up = upstream(&mut rng, &case);
-    let clean = run(Isa::best(), &case, &settings, &mask, up.view());
+    let mut up = upstream(&mut rng, &case, of);
+    let clean = run(Isa::best(), &case, &settings, &mask, (of, up.view()));
+    if matches!(of, Of::Weights | Of::Scores) {
+        let hidden = up.data.iter_mut().enumerate().filter(|(i, _)| !keep[i % 150]);
+        hidden.for_each(|(_, up)| *up = f32::NAN);
+    }
     for key in (0..150).filter(|key| !keep[*key]) {
         let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][key % 3];
         case.x[1].data[key * 9 + key % 9] = bad;
         case.x[2].data[key * 12 + key % 12] = bad;
     }
-    let dirty = run(Isa::best(), &case, &settings, &mask, up.view());
+    let dirty = run(Isa::best(), &case, &settings, &mask, (of, up.view()));
     for ((name, clean), (_, dirty)) in lists(&clean).into_iter().zip(lists(&dirty)) {
         let as_bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         assert_eq!(as_bits(&clean), as_bits(&dirty), "{name}");
@@ -296,7 +351,7 @@ fn a_query_that_sees_nothing_has_no_gradient() {
     let mask = Mask { keep: vec![View { data: &keep, layout }], ..Mask::NONE };
     let up = block(&[1.0, 1.0], &[1, 1, 2, 1]);
     for isa in Isa::all() {
-        let found = run(isa, &case, &Settings::scaled(1.0), &mask, up.view());
+        let found = run(isa, &case, &Settings::scaled(1.0), &mask, (Of::Out, up.view()));
         assert_eq!(found.v, [1.0, 0.0]);
         assert_eq!(found.q, [0.0, 0.0]);
         assert_eq!(found.k, [0.0, 0.0]);
@@ -314,15 +369,18 @@ fn empty_axes_give_empty_gradients_or_zeros() {
         [1, 2, 2, 3, 4, 2, 0],
     ] {
         let case = case::<f32>(&mut rng, sizes);
-        let up = upstream(&mut rng, &case);
         let mask = Mask {
             bands: vec![Band::Diagonal(Diagonal { ahead: Some(0), ..Diagonal::ALL })],
             ..Mask::NONE
         };
-        let found = run(Isa::best(), &case, &Settings::scaled(1.0), &mask, up.view());
-        assert_eq!(found.q.len(), case.x[0].data.len());
-        assert_eq!(found.k.len(), case.x[1].data.len());
-        assert_eq!(found.v.len(), case.x[2].data.len());
-        assert!(found.q.iter().chain(&found.k).all(|x| x.is_finite()));
+        for of in ALL {
+            let up = upstream(&mut rng, &case, of);
+            let found = run(Isa::best(), &case, &Settings::scaled(1.0), &mask, (of, up.view()));
+            assert_eq!(found.q.len(), case.x[0].data.len());
+            assert_eq!(found.k.len(), case.x[1].data.len());
+            let values = if of == Of::Out { case.x[2].data.len() } else { 0 };
+            assert_eq!(found.v.len(), values);
+            assert!(found.q.iter().chain(&found.k).all(|x| x.is_finite()));
+        }
     }
 }

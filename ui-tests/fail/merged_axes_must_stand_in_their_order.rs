@@ -1,0 +1,6 @@
+use shapeproof::{Batch, C, Hidden, Key, Query, Tensor};
+
+fn main() {
+    let x = Tensor::<(Batch<C<1>>, Query<C<2>>, Key<C<3>>)>::from([[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]]);
+    let _flat = x.transpose(Query, Key).merge_axes(Query, Key, Hidden);
+}
