@@ -21,7 +21,7 @@ use crate::tensor::Tensor;
 ///
 /// let mut generator = Generator::seeded(1);
 /// let mut layer: Linear<Model<C<4>>, Hidden<C<2>>, Bias, f16> = Linear::xavier(&mut generator);
-/// let x = Tensor::<(Batch<C<8>>, Model<C<4>>), f16>::normal(0.0, 1.0, &mut generator);
+/// let x = Tensor::<(Batch<C<8>>, Model<C<4>>), f16>::normal(0.0, 0.1, &mut generator);
 /// let mut optimizer = Optimizer::try_new(Sgd::default())?.scaling_losses(LossScale::default());
 ///
 /// for step in 0..10 {
