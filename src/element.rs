@@ -32,7 +32,8 @@ pub trait Element:
     const IS_FLOAT: bool;
 }
 
-/// An element that arithmetic, softmax and attention are defined for: `f32`, `f64`, [`f16`](struct@f16) or [`bf16`].
+/// An element that arithmetic, softmax and attention are defined for: `f32`, `f64`, [`f16`](struct@f16) or
+/// [`bf16`].
 ///
 /// Storage and arithmetic are two types: kernels read elements, compute in [`Wide`](Float::Wide)
 /// and round once when they write. For `f32` and `f64` both are the same; for the half types, which are
@@ -40,9 +41,9 @@ pub trait Element:
 ///
 /// # Numerics
 /// Rounding is to the nearest, of two to the even one; what exceeds the type becomes infinite, NaN stays
-/// NaN, and numbers below the least normal one keep the digits that the type has for them; only in products of
-/// `bf16` on a processor with AMX do such numbers count as 0. `f16` has 11
-/// binary digits up to 65504, `bf16` has 8 up to 3.4·10³⁸.
+/// NaN, and numbers below the least normal one keep the digits that the type has for them; only in
+/// products of `bf16` on a processor with AMX do such numbers count as 0. `f16` has 11 binary digits up to
+/// 65504, `bf16` has 8 up to 3.4·10³⁸.
 ///
 /// # Examples
 /// ```

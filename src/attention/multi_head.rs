@@ -334,11 +334,9 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
     ) -> [AnyTensor<E>; 3] {
         let fused = self.packing.apply(x.any(), maps);
         let width = M::N;
-        let parts = [self.q.weight.id(), self.k.weight.id(), self.v.weight.id()];
-        let mut at = 0;
-        parts.map(|layer| {
-            let part = fused.viewed(fused.layout().sliced(2, at, width));
-            at += width;
+        let [of_q, of_k, of_v] = [self.q.weight.id(), self.k.weight.id(), self.v.weight.id()];
+        [(of_q, 0), (of_k, 1), (of_v, 2)].map(|(layer, i)| {
+            let part = fused.viewed(fused.layout().sliced(2, i * width, width));
             mode.note(layer, &part);
             by_head::<H, E>(&part)
         })

@@ -41,20 +41,20 @@ pub(crate) fn accumulate<E: Float>(from: View<E>, to: &mut [E], layout: &Layout)
         let places = &places;
         let first = i * piece;
         runs.for_each(first, piece.min(count - first), |[from_at, to_at], len| {
-            let place = |i: usize| {
-                // SAFETY: the layout lies within `to`, which nothing else refers to. Where no two places
-                // of it are one, no other piece has these; else there is one piece.
-                unsafe { &mut *places.0.add(to_at + i * to_step) }
-            };
             let add = |sum: &mut E, x: &E| *sum = E::narrow(sum.wide() + x.wide());
+            // SAFETY, for both: the layout lies within `to`, which nothing else refers to. Where no two
+            // places of it are one, no other piece has these; else there is one piece.
             if steps == [1, 1] {
-                // SAFETY: as above, for all of the run.
+                // SAFETY: above.
                 let to = unsafe { std::slice::from_raw_parts_mut(places.0.add(to_at), len) };
-                to.iter_mut()
-                    .zip(&from.data[from_at..from_at + len])
-                    .for_each(|(to, x)| add(to, x));
+                let from = &from.data[from_at..from_at + len];
+                to.iter_mut().zip(from).for_each(|(to, x)| add(to, x));
             } else {
-                (0..len).for_each(|i| add(place(i), &from.data[from_at + i * from_step]));
+                for i in 0..len {
+                    // SAFETY: above.
+                    let to = unsafe { &mut *places.0.add(to_at + i * to_step) };
+                    add(to, &from.data[from_at + i * from_step]);
+                }
             }
         });
     });

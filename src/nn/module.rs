@@ -273,10 +273,8 @@ pub fn count_parameters<M: Module + ?Sized>(module: &M) -> usize {
 /// # Ok::<(), shapeproof::Error>(())
 /// ```
 pub fn copy_parameters<F: Module + ?Sized, T: Module + ?Sized>(from: &F, to: &mut T) -> Result<()> {
-    let mut values = BTreeMap::new();
-    for (name, parameter) in parameters(from) {
-        values.insert(name, parameter.value());
-    }
+    let values = parameters(from).into_iter();
+    let mut values: BTreeMap<_, _> = values.map(|(name, it)| (name, it.value())).collect();
     let mut rounded = Vec::new();
     for (name, parameter) in parameters(to) {
         let Some(value) = values.remove(&name) else {

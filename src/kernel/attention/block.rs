@@ -198,14 +198,16 @@ impl<E: Float> Attend<'_, E> {
             let careful = careful && !self.is_finite(keys.clone());
             // SAFETY: all of it is the caller's.
             unsafe {
-                let (mut k, mut v) = (Operand::NONE, Operand::NONE);
-                match tiled {
-                    Some(tiled) => tiled.load(self, keys.clone()),
-                    None => {
-                        k = self.keys::<V>(keys.clone(), scratch.k);
-                        v = self.values::<V>(keys.clone(), scratch.v);
+                let [k, v] = match tiled {
+                    Some(tiled) => {
+                        tiled.load(self, keys.clone());
+                        [Operand::NONE; 2]
                     }
-                }
+                    None => [
+                        self.keys::<V>(keys.clone(), scratch.k),
+                        self.values::<V>(keys.clone(), scratch.v),
+                    ],
+                };
                 let mut ahead = match last {
                     true => self.ahead,
                     false => Ahead {

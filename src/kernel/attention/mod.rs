@@ -130,7 +130,7 @@ impl Place {
 }
 
 /// Queries in a piece of work, by sizes alone; whole blocks, where the mask has blocks.
-fn piece<E: Float>(heads: usize, queries: usize, mask: &Mask<E>) -> usize {
+fn piece<E>(heads: usize, queries: usize, mask: &Mask<E>) -> usize {
     let enough = |&cut: &usize| queries.div_ceil(cut).saturating_mul(heads) >= PIECES;
     let piece = QUERIES.into_iter().find(enough).unwrap_or(QUERIES[1]);
     let piece = piece.min(GROUPS * group(mask));
@@ -255,8 +255,7 @@ fn attention_on<E: Float>(
     let dv = v.layout.dims[3];
     let rows = count(&[batch, heads, queries]);
     let Out { out, weights, sums } = out;
-    let weights_wanted = weights.is_some();
-    let more = weights_wanted || !matches!(sums, Sums::Nothing);
+    let more = weights.is_some() || !matches!(sums, Sums::Nothing);
     if rows == 0 || out.is_empty() && !more {
         return;
     }
@@ -287,7 +286,8 @@ fn attention_on<E: Float>(
         (q, rows_of(k, b, group), rows_of(v, b, group), first..queries.min(first + cut))
     };
     let all = batch * heads * pieces;
-    let in_tiles = tiles::multiply::<E>(isa) && !weights_wanted && settings.relative.is_none();
+    let in_tiles =
+        tiles::multiply::<E>(isa) && outputs.weights.is_none() && settings.relative.is_none();
     for_each(all, work, |i| {
         let (q, k, v, range): (_, _, _, Range<usize>) = operands(i);
         let ahead = operands((i + 1).min(all - 1));

@@ -8,6 +8,7 @@
 //! Tiles are held from product to product, except where a mask calls what may use tiles itself.
 
 use super::block::Attend;
+use super::head_mask::HeadMask;
 use super::running::{Group, Scratch};
 use crate::element::{Float, Real};
 use crate::kernel::scratch::{Spare, padded, split};
@@ -24,7 +25,7 @@ pub(super) const KEYS: usize = 3 * DEPTH;
 pub(super) struct Tiled<E: Float> {
     isa: Isa,
     tiles: Option<Tiles>,
-    /// Where the next begin, in this order: panels of queries, a block of keys, one of values transposed,
+    /// The lengths of what `packed` holds: panels of queries, a block of keys, one of values transposed,
     /// panels of a group's weights.
     lens: [usize; 4],
     packed: Spare<E>,
@@ -42,36 +43,16 @@ impl<E: Float> Tiled<E> {
         let (d, dv) = (depth(piece.d), piece.dv.next_multiple_of(SIZE[0]));
         let keys = block.next_multiple_of(SIZE[0]);
         let lens = [width * d, keys * d, dv * keys, keys * group];
-        let packed = Spare::take(lens.map(padded::<E>).iter().sum());
-        let mut all = Tiled {
-            isa,
-            tiles: None,
-            lens,
-            packed,
-            turned: Spare::take(dv * group),
-            d,
-            dv,
-            finite: true,
-        };
-        let [q, ..] = all.parts();
+        let mut packed = Spare::take(lens.map(padded::<E>).iter().sum());
+        let [q, ..] = parts(&mut packed, lens);
         for (panel, to) in q.chunks_exact_mut((SIZE[1] * d).max(1)).enumerate() {
             let first = panel * SIZE[1];
             let queries = SIZE[1].min(piece.queries.len().saturating_sub(first));
             let from = piece.q.from(first.min(piece.queries.len()), 0).transposed();
             tiles::pack_panel(isa, from, (piece.d, queries), to);
         }
-        all
-    }
-
-    fn parts(&mut self) -> [&mut [E]; 4] {
-        let mut rest = &mut self.packed[..];
-        self.lens.map(|len| split(&mut rest, len))
-    }
-
-    fn hold(&mut self) -> Tiles {
-        // SAFETY: between two products of the piece, only the mask calls what this crate does not know,
-        // and `release` comes before.
-        self.tiles.take().unwrap_or_else(|| unsafe { Tiles::hold(self.isa) })
+        let turned = Spare::take(dv * group);
+        Tiled { isa, tiles: None, lens, packed, turned, d, dv, finite: true }
     }
 
     /// Gives the tiles back until the next product.
@@ -83,7 +64,7 @@ impl<E: Float> Tiled<E> {
     #[inline(always)]
     pub(super) fn load(&mut self, piece: &Attend<E>, keys: Range<usize>) {
         let (isa, depth_of_d, dv, count) = (self.isa, self.d, self.dv, keys.len());
-        let [_, k, v, _] = self.parts();
+        let [_, k, v, _] = parts(&mut self.packed, self.lens);
         let k = &mut k[..count.next_multiple_of(SIZE[0]) * depth_of_d];
         tiles::copy_rows(isa, piece.k.from(keys.start, 0), (count, piece.d), k);
         let v = &mut v[..dv * depth(count)];
@@ -100,22 +81,16 @@ impl<E: Float> Tiled<E> {
         keys: usize,
     ) {
         let (d, width) = (self.d, group.width);
-        let tiles = self.hold();
-        let [q, k, ..] = self.parts();
-        let bound = |panel: usize| {
-            let columns = panel * SIZE[1]..(panel + 1) * SIZE[1];
-            group.mask.bound(columns, keys)
-        };
-        let size = |panel| [bound(panel), d];
+        let [q, k, ..] = parts(&mut self.packed, self.lens);
+        let size = |panel| [bound(&group.mask, panel, keys), d];
         let panels = &q[group.queries.start * d..];
         let of = Panels { rows: k, panels, depth: d, size: &size };
-        tiles.multiply(of, scores, width, false);
-        self.tiles = Some(tiles);
+        held(&mut self.tiles, self.isa).multiply(of, scores, width, false);
         let (zero, scale) = (E::Wide::zero(), E::Wide::from_f64(piece.settings.scale * LOG2_E));
         // 0 as long as all are finite, else NaN.
         let mut probes = [zero; SIZE[1]];
         for panel in 0..width / SIZE[1] {
-            for row in scores.chunks_exact_mut(width).take(bound(panel)) {
+            for row in scores.chunks_exact_mut(width).take(bound(&group.mask, panel, keys)) {
                 let row = &mut row[panel * SIZE[1]..][..SIZE[1]];
                 for (score, probe) in row.iter_mut().zip(&mut probes) {
                     *probe += *score * zero;
@@ -143,16 +118,11 @@ impl<E: Float> Tiled<E> {
         if !group.fresh {
             scale_columns(group.sums, scratch.factor, width);
         }
-        let tiles = self.hold();
-        let [_, _, v, weights] = self.parts();
+        let [_, _, v, weights] = parts(&mut self.packed, self.lens);
         tiles::pack_rounded(isa, scratch.scores, (keys, width), weights);
-        let size = |panel: usize| {
-            let columns = panel * SIZE[1]..(panel + 1) * SIZE[1];
-            [dv, group.mask.bound(columns, keys)]
-        };
+        let size = |panel| [dv, bound(&group.mask, panel, keys)];
         let of = Panels { rows: v, panels: weights, depth: depth(keys), size: &size };
-        tiles.multiply(of, group.sums, width, !group.fresh);
-        self.tiles = Some(tiles);
+        held(&mut self.tiles, isa).multiply(of, group.sums, width, !group.fresh);
     }
 
     /// Turns a group's sums, so that they have a row for each query.
@@ -166,6 +136,24 @@ impl<E: Float> Tiled<E> {
             row.iter_mut().zip(column).for_each(|(to, &sum)| *to = sum);
         }
     }
+}
+
+fn parts<E: Float>(packed: &mut [E], lens: [usize; 4]) -> [&mut [E]; 4] {
+    let mut rest = packed;
+    lens.map(|len| split(&mut rest, len))
+}
+
+/// The tiles of a piece, taken where it does not hold them.
+fn held(tiles: &mut Option<Tiles>, isa: Isa) -> &Tiles {
+    // SAFETY: between two products of the piece, only the mask calls what this crate does not know, and
+    // `release` comes before.
+    tiles.get_or_insert_with(|| unsafe { Tiles::hold(isa) })
+}
+
+/// How many of a block's keys the queries of a panel may see.
+#[inline(always)]
+fn bound<E: Float>(mask: &HeadMask<E>, panel: usize, keys: usize) -> usize {
+    mask.bound(panel * SIZE[1]..(panel + 1) * SIZE[1], keys)
 }
 
 /// Scales each column of rows of `width` sums down to a maximum that has risen.

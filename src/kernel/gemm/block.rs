@@ -148,9 +148,8 @@ impl<E: Float> Kernel<E::Wide> for Block<'_, E> {
                     for tile in 0..tiles {
                         let row = tile * V::ROWS;
                         let a_at = match in_place {
-                            _ if in_rows => row * a_row + (done - start) * a_k,
-                            Some(_) => row * a_row + (done - start) * a_k,
-                            None => row * (end - start) + (done - start) * a_k,
+                            None if !in_rows => row * (end - start) + (done - start) * a_k,
+                            _ => row * a_row + (done - start) * a_k,
                         };
                         let sums = &mut sums[tile * tile_len..][..tile_len];
                         let work = Tile {

@@ -14,13 +14,12 @@
 
 use super::features::{FeatureMap, features_backward};
 use super::{CHUNK, Operands, Pairs, Sizes, Visible};
-use crate::element::Float;
+use crate::element::{Float, Real};
 use crate::kernel::attention::Mask;
 use crate::kernel::elementwise::pack;
 use crate::kernel::layout::{View, count};
 use crate::kernel::parallel::{for_each_chunk, for_each_chunk_pair};
 use crate::kernel::wide::{narrowed, wide};
-use num_traits::Zero;
 
 /// The gradients of `q` [B, H, Q, D], `k` [B, G, K, D] and `v` [B, G, K, Dv], row-major, given that of the
 /// output, `d_out` over [B, H, Q, Dv].
@@ -52,7 +51,7 @@ pub(crate) fn linear_attention_backward<E: Float>(
 }
 
 /// The gradient of each query's sum, [B, H, Q, width]. The features of a query that has none become 0.
-fn d_sums<E: Float>(operands: &mut Operands<E>, visible: &Visible, d_out: View<E>) -> Vec<E> {
+fn d_sums<R: Real>(operands: &mut Operands<R>, visible: &Visible, d_out: View<R>) -> Vec<R> {
     let Sizes { heads, queries, dim, width, .. } = operands.sizes;
     let value = width - 1;
     let mut sums = operands.pairs().sums(&visible.limits);
@@ -63,38 +62,38 @@ fn d_sums<E: Float>(operands: &mut Operands<E>, visible: &Visible, d_out: View<E
         let rows = sums.chunks_exact_mut(width).zip(features.chunks_exact_mut(dim));
         for (row, (sum, features)) in rows.enumerate() {
             let row = i * CHUNK + row;
-            let weight = sum[value].wide();
-            if !visible.sees(row / queries / heads, row % queries) || weight == E::Wide::zero() {
-                sum.fill(E::default());
-                features.fill(E::default());
+            let weight = sum[value];
+            if !visible.sees(row / queries / heads, row % queries) || weight == R::zero() {
+                sum.fill(R::zero());
+                features.fill(R::zero());
                 continue;
             }
-            let mut product = E::Wide::zero();
+            let mut product = R::zero();
             for (sum, d_out) in sum.iter_mut().zip(&d_out[row * value..(row + 1) * value]) {
-                let d = d_out.wide() / weight;
-                product += d * (sum.wide() / weight);
-                *sum = E::narrow(d);
+                let d = *d_out / weight;
+                product += d * (*sum / weight);
+                *sum = d;
             }
-            sum[value] = E::narrow(-product);
+            sum[value] = -product;
         }
     });
     sums
 }
 
 /// All rows from the end, those of keys once for each query head.
-struct Turned<'v, E> {
+struct Turned<'v, R> {
     sizes: Sizes,
     visible: &'v Visible,
     /// Of key j from the end: how many queries from the end see it.
     limits: Vec<usize>,
-    q: Vec<E>,
-    d_sums: Vec<E>,
-    k: Vec<E>,
-    v: Vec<E>,
+    q: Vec<R>,
+    d_sums: Vec<R>,
+    k: Vec<R>,
+    v: Vec<R>,
 }
 
-impl<'v, E: Float> Turned<'v, E> {
-    fn of(operands: &Operands<E>, d_sums: &[E], visible: &'v Visible) -> Self {
+impl<'v, R: Real> Turned<'v, R> {
+    fn of(operands: &Operands<R>, d_sums: &[R], visible: &'v Visible) -> Self {
         let sizes @ Sizes { heads, groups, queries, keys, dim, width, .. } = operands.sizes;
         let share = heads / groups;
         let seen_by = |key| queries - visible.limits.partition_point(|&limit| limit <= key);
@@ -112,15 +111,15 @@ impl<'v, E: Float> Turned<'v, E> {
     /// Σᵢ (rowⱼ · otherᵢ) valueᵢ for each key, of these widths, the first `of` elements: [B, G, K, of].
     fn sums(
         &self,
-        [rows, others, values]: [&[E]; 3],
+        [rows, others, values]: [&[R]; 3],
         [dim, width]: [usize; 2],
         of: usize,
-    ) -> Vec<E> {
+    ) -> Vec<R> {
         let Sizes { batch, heads, groups, queries, keys, .. } = self.sizes;
         let sizes = Sizes { batch, heads, groups: heads, queries: keys, keys: queries, dim, width };
         let sums = Pairs::new(sizes, [rows, others, values]).sums(&self.limits);
         let share = heads / groups;
-        let mut out = vec![E::default(); count(&[batch, groups, keys, of])];
+        let mut out = vec![R::zero(); count(&[batch, groups, keys, of])];
         let work = sums.len();
         for_each_chunk(&mut out, CHUNK * of, work, |i, chunk| {
             for (row, out) in chunk.chunks_exact_mut(of).enumerate() {
@@ -130,10 +129,9 @@ impl<'v, E: Float> Turned<'v, E> {
                     continue;
                 }
                 for (c, out) in out.iter_mut().enumerate() {
-                    let of_head =
-                        |s: usize| sums[((group * share + s) * keys + end) * width + c].wide();
+                    let of_head = |s: usize| sums[((group * share + s) * keys + end) * width + c];
                     let add = |sum, s| sum + of_head(s);
-                    *out = E::narrow((0..share).fold(E::Wide::zero(), add));
+                    *out = (0..share).fold(R::zero(), add);
                 }
             }
         });
@@ -142,8 +140,8 @@ impl<'v, E: Float> Turned<'v, E> {
 }
 
 /// Blocks of `rows` rows from the end, each block `times` times.
-fn from_the_end<E: Float>(data: &[E], rows: usize, width: usize, times: usize) -> Vec<E> {
-    let mut out = vec![E::default(); data.len() * times];
+fn from_the_end<R: Real>(data: &[R], rows: usize, width: usize, times: usize) -> Vec<R> {
+    let mut out = vec![R::zero(); data.len() * times];
     let work = out.len();
     for_each_chunk(&mut out, CHUNK * width, work, |i, chunk| {
         for (row, out) in chunk.chunks_exact_mut(width).enumerate() {

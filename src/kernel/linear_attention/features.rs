@@ -1,6 +1,6 @@
 //! What queries and keys become before they meet, so that their products are never negative.
 
-use crate::element::{Float, Real};
+use crate::element::Real;
 use crate::kernel::elementwise::{map, pack, zip};
 use crate::kernel::exp::exp;
 use crate::kernel::layout::{Layout, View};
@@ -8,7 +8,6 @@ use crate::kernel::math::relu;
 use crate::kernel::parallel::for_each_chunk;
 use crate::kernel::pointwise::{self, Backward, Pointwise};
 use crate::kernel::simd::Vector;
-use num_traits::{Float as _, One, Zero};
 
 /// φ: how [`LinearAttention`](crate::LinearAttention) weighs a key, φ(q) · φ(k).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,22 +31,22 @@ impl FeatureMap {
 }
 
 /// The features of each row of the last axis, in row-major order.
-pub(super) fn features<E: Float>(x: View<E>, by: FeatureMap) -> Vec<E> {
+pub(super) fn features<R: Real>(x: View<R>, by: FeatureMap) -> Vec<R> {
     match by {
         FeatureMap::EluPlusOne => pointwise::map(x, EluPlusOne),
-        FeatureMap::Relu => map(x, |x| E::narrow(relu(x.wide()))),
+        FeatureMap::Relu => map(x, |x| relu(x)),
         FeatureMap::Normalized => normalized(x),
     }
 }
 
 /// The gradient of rows, row-major, given that of their features. Where that is 0, so is this, whatever the
 /// row holds.
-pub(super) fn features_backward<E: Float>(x: View<E>, g: &[E], by: FeatureMap) -> Vec<E> {
+pub(super) fn features_backward<R: Real>(x: View<R>, g: &[R], by: FeatureMap) -> Vec<R> {
     let like = |data| View { data, layout: Layout::packed(&x.layout.dims) };
     match by {
         FeatureMap::EluPlusOne => pointwise::backward(x, like(g), EluPlusOne),
-        FeatureMap::Relu => zip(x, like(g), |x, g| match x.wide() <= E::Wide::zero() {
-            true => E::default(),
+        FeatureMap::Relu => zip(x, like(g), |x, g| match x <= R::zero() {
+            true => R::zero(),
             false => g,
         }),
         FeatureMap::Normalized => normalized_backward(x, g),
@@ -80,12 +79,12 @@ impl<R: Real> Backward<R> for EluPlusOne {
 /// Rows in a piece of work.
 const ROWS: usize = 256;
 
-fn normalized<E: Float>(x: View<E>) -> Vec<E> {
+fn normalized<R: Real>(x: View<R>) -> Vec<R> {
     let dims = x.layout.dims;
     let dim = dims[dims.len() - 1];
     let rows: usize = dims[..dims.len() - 1].iter().product();
     let (x, width) = (pack(x), dim + 1);
-    let mut out = vec![E::narrow(E::Wide::one()); rows * width];
+    let mut out = vec![R::one(); rows * width];
     let work = out.len() * 8;
     for_each_chunk(&mut out, ROWS * width, work, |i, chunk| {
         for (row, out) in chunk.chunks_exact_mut(width).enumerate() {
@@ -96,26 +95,28 @@ fn normalized<E: Float>(x: View<E>) -> Vec<E> {
     out
 }
 
-/// x / ‖x‖₂, for lengths of any size that the type holds; of zeros, zeros.
-fn direction<E: Float>(x: &[E], out: &mut [E]) {
-    let largest = x.iter().map(|x| x.wide().abs()).fold(E::Wide::zero(), E::Wide::max);
-    if largest == E::Wide::zero() {
+/// Writes x / ‖x‖₂, for lengths of any size that the type holds; of zeros, zeros. Gives the length in two
+/// factors.
+fn direction<R: Real>(x: &[R], out: &mut [R]) -> [R; 2] {
+    let largest = x.iter().map(|x| x.abs()).fold(R::zero(), R::max);
+    if largest == R::zero() {
         // NaN is lost in the maximum.
         out.copy_from_slice(x);
-        return;
+        return [largest; 2];
     }
     // Scaled first, because the square of what is near the ends of the type is not in it.
-    let square = |x: &E| (x.wide() / largest) * (x.wide() / largest);
-    let length = x.iter().map(square).fold(E::Wide::zero(), |sum, square| sum + square).sqrt();
-    for (out, x) in out.iter_mut().zip(x) {
-        *out = E::narrow(x.wide() / largest / length);
+    let square = |&x: &R| (x / largest) * (x / largest);
+    let length = x.iter().map(square).fold(R::zero(), |sum, square| sum + square).sqrt();
+    for (out, &x) in out.iter_mut().zip(x) {
+        *out = x / largest / length;
     }
+    [largest, length]
 }
 
-fn normalized_backward<E: Float>(x: View<E>, g: &[E]) -> Vec<E> {
+fn normalized_backward<R: Real>(x: View<R>, g: &[R]) -> Vec<R> {
     let dims = x.layout.dims;
     let (x, dim) = (pack(x), dims[dims.len() - 1]);
-    let mut out = vec![E::default(); x.len()];
+    let mut out = vec![R::zero(); x.len()];
     let work = out.len() * 16;
     for_each_chunk(&mut out, ROWS * dim, work, |i, chunk| {
         for (row, out) in chunk.chunks_exact_mut(dim).enumerate() {
@@ -129,16 +130,13 @@ fn normalized_backward<E: Float>(x: View<E>, g: &[E]) -> Vec<E> {
 }
 
 /// (g − n · (n · g)) / ‖x‖₂, n the direction of x; of zeros, which have none, zeros.
-fn direction_backward<E: Float>(x: &[E], g: &[E], out: &mut [E]) {
-    let largest = x.iter().map(|x| x.wide().abs()).fold(E::Wide::zero(), E::Wide::max);
-    if g.iter().all(|g| g.wide() == E::Wide::zero()) || x.iter().all(|x| *x == E::default()) {
+fn direction_backward<R: Real>(x: &[R], g: &[R], out: &mut [R]) {
+    if [g, x].iter().any(|row| row.iter().all(R::is_zero)) {
         return;
     }
-    direction(x, out);
-    let square = |x: &E| (x.wide() / largest) * (x.wide() / largest);
-    let length = x.iter().map(square).fold(E::Wide::zero(), |sum, square| sum + square).sqrt();
-    let along = g.iter().zip(&*out).fold(E::Wide::zero(), |sum, (g, n)| sum + g.wide() * n.wide());
-    for (out, g) in out.iter_mut().zip(g) {
-        *out = E::narrow((g.wide() - out.wide() * along) / largest / length);
+    let [largest, length] = direction(x, out);
+    let along = g.iter().zip(&*out).fold(R::zero(), |sum, (&g, &n)| sum + g * n);
+    for (out, &g) in out.iter_mut().zip(g) {
+        *out = (g - *out * along) / largest / length;
     }
 }

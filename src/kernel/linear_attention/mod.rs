@@ -24,9 +24,9 @@ use super::gemm::gemm;
 use super::layout::{Layout, View, count};
 use super::parallel::for_each_chunk;
 use super::wide::wide;
-use crate::element::Float;
+use crate::element::{Float, Real};
 use features::features;
-use num_traits::{Float as _, One, Zero};
+use num_traits::Zero;
 use std::ops::Range;
 
 /// Queries in a chunk, where they see different keys.
@@ -133,22 +133,22 @@ impl Visible {
 }
 
 /// Features and values, in row-major order.
-struct Operands<E> {
+struct Operands<R> {
     sizes: Sizes,
     /// [B, H, Q, features].
-    q: Vec<E>,
+    q: Vec<R>,
     /// [B, G, K, features].
-    k: Vec<E>,
+    k: Vec<R>,
     /// [B, G, K, width].
-    v: Vec<E>,
+    v: Vec<R>,
 }
 
 /// The values, each with a 1 behind it.
-fn with_ones<E: Float>(v: View<E>) -> Vec<E> {
+fn with_ones<R: Real>(v: View<R>) -> Vec<R> {
     let dims = v.layout.dims;
     let (value, width) = (dims[3], dims[3] + 1);
     let v = pack(v);
-    let mut out = vec![E::narrow(E::Wide::one()); count(&[dims[0], dims[1], dims[2], width])];
+    let mut out = vec![R::one(); count(&[dims[0], dims[1], dims[2], width])];
     let work = out.len();
     for_each_chunk(&mut out, CHUNK * width, work, |i, chunk| {
         for (row, out) in chunk.chunks_exact_mut(width).enumerate() {
@@ -159,49 +159,49 @@ fn with_ones<E: Float>(v: View<E>) -> Vec<E> {
     out
 }
 
-impl<E: Float> Operands<E> {
+impl<R: Real> Operands<R> {
     /// Features and values of hidden keys are 0.
-    fn of([q, k, v]: [View<E>; 3], by: FeatureMap, sizes: Sizes, visible: &Visible) -> Self {
+    fn of([q, k, v]: [View<R>; 3], by: FeatureMap, sizes: Sizes, visible: &Visible) -> Self {
         let (q, mut k, mut v) = (features(q, by), features(k, by), with_ones(v));
         let Sizes { batch, groups, keys, dim, width, .. } = sizes;
         for (sample, key) in (0..batch).flat_map(|sample| (0..keys).map(move |key| (sample, key))) {
             for group in (0..groups).filter(|_| visible.hides(sample, key)) {
                 let row = (sample * groups + group) * keys + key;
-                k[row * dim..(row + 1) * dim].fill(E::default());
-                v[row * width..(row + 1) * width].fill(E::default());
+                k[row * dim..(row + 1) * dim].fill(R::zero());
+                v[row * width..(row + 1) * width].fill(R::zero());
             }
         }
         Operands { sizes, q, k, v }
     }
 
-    fn pairs(&self) -> Pairs<'_, E> {
+    fn pairs(&self) -> Pairs<'_, R> {
         Pairs::new(self.sizes, [&self.q, &self.k, &self.v])
     }
 }
 
 /// Rows whose products weigh others: Σⱼ (qᵢ · kⱼ) vⱼ, over the first keys that query i sees.
-struct Pairs<'a, E> {
+struct Pairs<'a, R> {
     sizes: Sizes,
     /// [B, H, Q, features].
-    q: &'a [E],
+    q: &'a [R],
     /// [B, G, K, features].
-    k: &'a [E],
+    k: &'a [R],
     /// [B, G, K, width].
-    v: &'a [E],
+    v: &'a [R],
     /// Whether all values are.
     finite: bool,
 }
 
-impl<'a, E: Float> Pairs<'a, E> {
-    fn new(sizes: Sizes, [q, k, v]: [&'a [E]; 3]) -> Self {
-        Pairs { sizes, q, k, v, finite: v.iter().all(|v| v.wide().is_finite()) }
+impl<'a, R: Real> Pairs<'a, R> {
+    fn new(sizes: Sizes, [q, k, v]: [&'a [R]; 3]) -> Self {
+        Pairs { sizes, q, k, v, finite: v.iter().all(|v| v.is_finite()) }
     }
 
     /// The sum for each query: [B, H, Q, width].
-    fn sums(&self, limits: &[usize]) -> Vec<E> {
+    fn sums(&self, limits: &[usize]) -> Vec<R> {
         let Sizes { batch, heads, groups, queries, dim, width, .. } = self.sizes;
-        let mut sums = vec![E::default(); count(&[batch, heads, queries, width])];
-        let mut state = vec![E::default(); count(&[batch, groups, dim, width])];
+        let mut sums = vec![R::zero(); count(&[batch, heads, queries, width])];
+        let mut state = vec![R::zero(); count(&[batch, groups, dim, width])];
         let mut summed = 0;
         let same = limits.first() == limits.last();
         let chunk = if same { queries } else { CHUNK };
@@ -225,7 +225,7 @@ impl<'a, E: Float> Pairs<'a, E> {
     }
 
     /// state += Σ kᵀ v over these keys.
-    fn add_to_state(&self, state: &mut [E], keys: Range<usize>) {
+    fn add_to_state(&self, state: &mut [R], keys: Range<usize>) {
         let k = self.keys(self.k, self.sizes.dim, keys.clone());
         let v = self.keys(self.v, self.sizes.width, keys);
         let product = gemm(View { layout: k.layout.transposed(), ..k }, v, None);
@@ -233,7 +233,7 @@ impl<'a, E: Float> Pairs<'a, E> {
     }
 
     /// q · state for a chunk of queries: [B, G, H/G, chunk, width].
-    fn queries_by(&self, chunk: Range<usize>, state: &[E]) -> Vec<E> {
+    fn queries_by(&self, chunk: Range<usize>, state: &[R]) -> Vec<R> {
         let Sizes { batch, groups, dim, width, .. } = self.sizes;
         let layout = Layout::packed(&[batch, groups, dim, width]);
         gemm(self.queries(chunk), self.by_query_head(View { data: state, layout }), None)
@@ -242,7 +242,7 @@ impl<'a, E: Float> Pairs<'a, E> {
     /// part += Σ weight · v over those of these keys that each query of the chunk sees.
     fn add_beyond(
         &self,
-        part: &mut [E],
+        part: &mut [R],
         chunk: Range<usize>,
         keys: Range<usize>,
         limits: &[usize],
@@ -256,7 +256,7 @@ impl<'a, E: Float> Pairs<'a, E> {
         for_each_chunk(&mut weights, rows * columns, work, |_, weights| {
             for (row, query) in weights.chunks_exact_mut(columns).zip(chunk.clone()) {
                 let seen = limits[query].saturating_sub(keys.start).min(columns);
-                row[seen..].fill(E::default());
+                row[seen..].fill(R::zero());
             }
         });
         if self.finite {
@@ -273,37 +273,37 @@ impl<'a, E: Float> Pairs<'a, E> {
             let group = head / heads * groups + head % heads / (heads / groups);
             let seen = limits[chunk.start + query].min(keys.end);
             for key in keys.start..seen {
-                let weight = weights[row * columns + key - keys.start].wide();
+                let weight = weights[row * columns + key - keys.start];
                 let v = &self.v[(group * all + key) * width..][..width];
-                for (out, v) in out.iter_mut().zip(v) {
-                    *out = E::narrow(weight.mul_add(v.wide(), out.wide()));
+                for (out, &v) in out.iter_mut().zip(v) {
+                    *out = weight.mul_add(v, *out);
                 }
             }
         }
     }
 
     /// A chunk of queries: [B, G, H/G, chunk, features].
-    fn queries(&self, chunk: Range<usize>) -> View<'_, E> {
+    fn queries(&self, chunk: Range<usize>) -> View<'_, R> {
         let Sizes { batch, heads, groups, queries, dim, .. } = self.sizes;
         let layout = Layout::packed(&[batch, groups, heads / groups, queries, dim]);
         View { data: self.q, layout: layout.sliced(3, chunk.start, chunk.len()) }
     }
 
     /// Some of the keys, or values, of `width` elements each: [B, G, keys, width].
-    fn keys(&self, data: &'a [E], width: usize, keys: Range<usize>) -> View<'a, E> {
+    fn keys(&self, data: &'a [R], width: usize, keys: Range<usize>) -> View<'a, R> {
         let layout = Layout::packed(&[self.sizes.batch, self.sizes.groups, self.sizes.keys, width]);
         View { data, layout: layout.sliced(2, keys.start, keys.len()) }
     }
 
     /// [B, G, …] as [B, G, H/G, …], repeated for each query head.
-    fn by_query_head<'v>(&self, view: View<'v, E>) -> View<'v, E> {
+    fn by_query_head<'v>(&self, view: View<'v, R>) -> View<'v, R> {
         let share = self.sizes.heads / self.sizes.groups;
         View { layout: view.layout.repeated(2, share), ..view }
     }
 }
 
 /// a += b.
-fn add<E: Float>(a: &mut [E], b: &[E]) {
+fn add<R: Real>(a: &mut [R], b: &[R]) {
     let b = View { data: b, layout: Layout::packed(&[b.len()]) };
-    zip_in_place(a, b, |a, b| E::narrow(a.wide() + b.wide()));
+    zip_in_place(a, b, |a, b| a + b);
 }

@@ -48,10 +48,8 @@ impl Isa {
     /// The fastest there is.
     pub(crate) fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
-        if avx512::detected() && tiles::detected() {
-            return Isa(Kind::Tiles);
-        } else if avx512::detected() {
-            return Isa(Kind::Avx512);
+        if avx512::detected() {
+            return Isa(if tiles::detected() { Kind::Tiles } else { Kind::Avx512 });
         } else if avx2::detected() {
             return Isa(Kind::Avx2);
         }

@@ -19,15 +19,18 @@ use std::sync::OnceLock;
 /// Bytes in a row of any tile.
 const ROW: usize = 64;
 
-/// Whether tiles of bfloat16 can be used, beside AVX-512 with the instructions for bytes, words and
-/// bfloat16. On Linux a process asks for the tiles' registers; it is asked for once, and what the answer
+/// Whether tiles of bfloat16 can be used, and the instructions of AVX-512 for words and bfloat16 beside its
+/// foundation. On Linux a process asks for the tiles' registers; it is asked for once, and what the answer
 /// changes is only that the kernel saves more registers of a thread that uses them.
 pub(in crate::kernel) fn detected() -> bool {
-    static PERMITTED: OnceLock<bool> = OnceLock::new();
-    is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512bf16")
-        && *PERMITTED.get_or_init(|| processor_has_tiles() && permitted())
+    static USABLE: OnceLock<bool> = OnceLock::new();
+    *USABLE.get_or_init(|| {
+        is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512bf16")
+            && processor_has_tiles()
+            && permitted()
+    })
 }
 
 /// AMX-TILE and AMX-BF16, and an operating system that saves their state.
@@ -126,12 +129,12 @@ pub(super) struct Operands {
     pub(super) steps: usize,
 }
 
-/// Two rows of two tiles: sums of 32 × 32. `add` takes the sums that are there. A row of sums has `sums_row` numbers.
+/// Two rows of two tiles: sums of 32 × 32. `add` takes the sums that are there. A row of sums has
+/// `sums_row` numbers.
 ///
 /// # Safety
 ///
-/// This thread holds [`Tiles`], all operands can be read and the sums written, and
-/// with `add` read.
+/// This thread holds [`Tiles`], all operands can be read and the sums written, and with `add` read.
 #[inline(always)]
 pub(super) unsafe fn multiply_two(of: Operands, sums: *mut f32, sums_row: usize, add: bool) {
     let second = sums.wrapping_add(SIDE * sums_row);

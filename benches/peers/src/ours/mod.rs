@@ -7,7 +7,7 @@ use crate::Result;
 use crate::race::Contestant;
 use crate::setting::{Case, ElementType, Weights};
 use shapeproof::{
-    Axis, Batch, Bias, Causal, DivisibleBy, Float, Infer, Linear, Model, MultiHeadAttention,
+    Axis, Batch, Bias, Causal, DivisibleBy, Float, Infer, Linear, Mode, Model, MultiHeadAttention,
     NoMask, Seq, Shape, Static, Tensor, bf16,
 };
 use std::hint::black_box;
@@ -74,11 +74,19 @@ fn layer<B: Static, S: Static, M: DivisibleBy<H>, H: Static, E: Float>(
 
 impl<B: Static, S: Static, M: DivisibleBy<H>, H: Static, E: Float> Layer<B, S, M, H, E> {
     fn forward(&self) -> Activations<B, S, M, E> {
-        if self.causal {
-            self.layer.forward(black_box(&self.x), Causal, &mut Infer)
-        } else {
-            self.layer.forward(black_box(&self.x), NoMask, &mut Infer)
-        }
+        forward(&self.layer, black_box(&self.x), self.causal, &mut Infer)
+    }
+}
+
+fn forward<B: Static, S: Static, M: DivisibleBy<H>, H: Static, E: Float>(
+    layer: &Multi<M, H, E>,
+    x: &Activations<B, S, M, E>,
+    causal: bool,
+    mode: &mut impl Mode,
+) -> Activations<B, S, M, E> {
+    match causal {
+        true => layer.forward(x, Causal, mode),
+        false => layer.forward(x, NoMask, mode),
     }
 }
 

@@ -1,12 +1,10 @@
 //! The training step. The input is a parameter too, so that it has a gradient.
 
-use super::{Activations, Multi, multi_head, tensor, with_sizes};
+use super::{Activations, Multi, forward, multi_head, tensor, with_sizes};
 use crate::Result;
 use crate::race::Contestant;
 use crate::setting::{Case, Weights};
-use shapeproof::{
-    Batch, Causal, DivisibleBy, Gradients, Mode, Model, NoMask, Parameter, Seq, Static, Train,
-};
+use shapeproof::{Batch, DivisibleBy, Gradients, Mode, Model, Parameter, Seq, Static, Train};
 use std::hint::black_box;
 
 pub fn contestant(case: &Case, weights: &Weights) -> Result<Box<dyn Contestant>> {
@@ -32,11 +30,7 @@ impl<B: Static, S: Static, M: DivisibleBy<H>, H: Static> Step<B, S, M, H> {
     fn gradients(&self) -> Gradients {
         let mut train = Train::seeded(1);
         let x = train.read(black_box(&self.x));
-        let y = if self.causal {
-            self.layer.forward(&x, Causal, &mut train)
-        } else {
-            self.layer.forward(&x, NoMask, &mut train)
-        };
+        let y = forward(&self.layer, &x, self.causal, &mut train);
         train.backward(&y.sum_all())
     }
 }
