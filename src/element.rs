@@ -135,22 +135,28 @@ impl Index for usize {
 #[diagnostic::do_not_recommend]
 impl Float for f32 {
     type Wide = f32;
+    #[inline(always)]
     fn wide(self) -> f32 {
         self
     }
+    #[inline(always)]
     fn narrow(value: f32) -> f32 {
         value
     }
+    #[inline(always)]
     fn as_wide(elements: &[f32]) -> Option<&[f32]> {
         Some(elements)
     }
+    #[inline(always)]
     fn as_wide_mut(elements: &mut [f32]) -> Option<&mut [f32]> {
         Some(elements)
     }
+    #[inline(always)]
     #[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is what is asked for")]
     fn from_f64(value: f64) -> f32 {
         value as f32
     }
+    #[inline(always)]
     fn to_f64(self) -> f64 {
         f64::from(self)
     }
@@ -159,21 +165,27 @@ impl Float for f32 {
 #[diagnostic::do_not_recommend]
 impl Float for f64 {
     type Wide = f64;
+    #[inline(always)]
     fn wide(self) -> f64 {
         self
     }
+    #[inline(always)]
     fn narrow(value: f64) -> f64 {
         value
     }
+    #[inline(always)]
     fn as_wide(elements: &[f64]) -> Option<&[f64]> {
         Some(elements)
     }
+    #[inline(always)]
     fn as_wide_mut(elements: &mut [f64]) -> Option<&mut [f64]> {
         Some(elements)
     }
+    #[inline(always)]
     fn from_f64(value: f64) -> f64 {
         value
     }
+    #[inline(always)]
     fn to_f64(self) -> f64 {
         self
     }

@@ -14,6 +14,9 @@ use std::mem::MaybeUninit;
 const GROUP: usize = 1 << 13;
 /// The least lines in a group of lines that run across the memory.
 const LEAST_LINES: usize = 16;
+/// How far lines are followed at a time: lines that are a power of two long lie in the same few places of
+/// the nearest cache, so each is written by whole lines of that.
+const STRIP: usize = 16;
 /// The most lines in a group.
 const MAX_LINES: usize = 1 << 10;
 
@@ -100,10 +103,12 @@ impl<'a, E: Element> Lines<'a, E> {
                 }
                 return;
             }
-            for i in 0..self.len {
-                let at = at + i * self.stride;
-                for (line, to) in part[i..].iter_mut().step_by(self.len).enumerate() {
-                    to.write(self.data[at + line * step]);
+            for i in (0..self.len).step_by(STRIP) {
+                let strip = i..self.len.min(i + STRIP);
+                for (line, to) in part.chunks_exact_mut(self.len).enumerate() {
+                    for (i, to) in strip.clone().zip(&mut to[strip.clone()]) {
+                        to.write(self.data[at + line * step + i * self.stride]);
+                    }
                 }
             }
         });

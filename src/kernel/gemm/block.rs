@@ -21,8 +21,10 @@ use std::ops::Range;
 const PART: usize = 16 << 10;
 /// The rows of a block this long fit the second-level cache.
 pub(super) const K_CHUNK: usize = 1024;
-/// With fewer columns, A is not worth packing.
-const COLUMNS_TO_PACK_A: usize = 192;
+/// With fewer columns, A is not worth packing; the second number is for columns of A that lie far apart.
+const COLUMNS_TO_PACK_A: [usize; 2] = [192, 96];
+/// Bytes between numbers that meet in few places of the first-level cache, where there are many of them.
+const FAR_APART: usize = 1 << 10;
 /// With fewer rows, B is not worth packing.
 const ROWS_TO_PACK_B: usize = 24;
 /// With fewer tiles, B is read in one go, and the processor foresees what follows.
@@ -52,6 +54,11 @@ pub(in crate::kernel) struct Block<'a, E> {
     pub(in crate::kernel) out_column: usize,
     /// What the next block of this thread will read.
     pub(super) ahead: [Ahead<'a, E>; 2],
+}
+
+/// Whether steps this long meet in few places of the first-level cache.
+pub(super) fn lies_far_apart<E>(step: usize) -> bool {
+    step.saturating_mul(size_of::<E>()) >= FAR_APART
 }
 
 /// A matrix to be fetched, bit by bit, while a block is computed. Its memory need not exist.
@@ -102,8 +109,9 @@ impl<E: Float> Kernel<E::Wide> for Block<'_, E> {
         let width = columns::<V>();
         let (panels, tiles) = (self.columns.div_ceil(width), self.rows.div_ceil(V::ROWS));
         let tile_len = V::ROWS * width;
-        let in_place = E::as_wide(self.a.data)
-            .filter(|_| self.a.column == 1 || self.columns < COLUMNS_TO_PACK_A);
+        let least = COLUMNS_TO_PACK_A[usize::from(lies_far_apart::<E>(self.a.column))];
+        let in_place =
+            E::as_wide(self.a.data).filter(|_| self.a.column == 1 || self.columns < least);
         let chunk = even(self.k, K_CHUNK);
         let step = even(chunk, PART / (width * size_of::<V::Scalar>()));
         let sums_panels = if chunk < self.k { panels } else { 1 };

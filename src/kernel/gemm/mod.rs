@@ -27,7 +27,7 @@ use super::simd::{Isa, Kernel, Lanes, Vector};
 use super::tile;
 use super::tiles;
 use crate::element::Float;
-use block::{Ahead, K_CHUNK};
+use block::{Ahead, K_CHUNK, lies_far_apart};
 pub(super) use block::{Block, Right};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -44,6 +44,10 @@ const BLOCK_COLUMNS: usize = 512;
 const BLOCK_WORK: usize = 1 << 19;
 const LEAST_COLUMNS: usize = 64;
 const ENOUGH_BLOCKS: usize = 64;
+
+/// Where a block packs its rows of A, that is for as many times more columns, if there remain so many blocks.
+const PACKS_FOR: usize = 4;
+const BLOCKS_THAT_PACK: usize = 8;
 
 /// What happens to a product on its way to the output.
 #[derive(Clone, Copy, Debug)]
@@ -345,6 +349,17 @@ impl<'a, E: Float> Job<'a, E> {
         self.m.div_ceil(most)
     }
 
+    /// The least columns of a block, given how many blocks there are without cutting columns.
+    fn least_columns(&self, blocks: usize) -> usize {
+        let strides = self.a.layout.strides;
+        let more = PACKS_FOR * LEAST_COLUMNS;
+        let packs = lies_far_apart::<E>(strides[strides.len() - 1]);
+        match packs && blocks * (self.n / more) >= BLOCKS_THAT_PACK {
+            true => more,
+            false => LEAST_COLUMNS,
+        }
+    }
+
     fn run_shared(&self, b: Right<E>) {
         let order = Order::of::<E>(self.isa, self.k);
         let products = self.starts.count();
@@ -355,7 +370,7 @@ impl<'a, E: Float> Job<'a, E> {
         let wanted = (products * work / BLOCK_WORK).clamp(1, ENOUGH_BLOCKS);
         let column_blocks = wanted
             .div_ceil(products * row_blocks)
-            .min(self.n.div_ceil(LEAST_COLUMNS))
+            .min(self.n.div_ceil(self.least_columns(products * row_blocks)))
             .max(self.n.div_ceil(BLOCK_COLUMNS));
         let columns = even(self.n, column_blocks, order.columns);
         let column_blocks = self.n.div_ceil(columns);

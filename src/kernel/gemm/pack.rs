@@ -60,13 +60,16 @@ pub(crate) fn pack_panel<E: Element, T: Copy + Default>(
         return;
     }
     if from.column == 1 {
-        for (p, to) in to.chunks_exact_mut(width).enumerate() {
-            let row = &from.data[from.at + p * from.row..][..columns];
-            for (to, &x) in to[..columns].iter_mut().zip(row) {
-                *to = load(x);
+        let copy = |columns: usize, to: &mut [T]| {
+            for (p, to) in to.chunks_exact_mut(width).enumerate() {
+                let row = &from.data[from.at + p * from.row..][..columns];
+                for (to, &x) in to[..columns].iter_mut().zip(row) {
+                    *to = load(x);
+                }
             }
-        }
-        return;
+        };
+        // Whole rows have a length that the compiler knows.
+        return if columns == width { copy(width, to) } else { copy(columns, to) };
     }
     for (strip, to) in to.chunks_mut(STRIP * width).enumerate() {
         let first = from.from(strip * STRIP, 0);
