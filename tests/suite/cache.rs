@@ -9,7 +9,7 @@ mod shared;
 
 use shapeproof::{
     Batch, Causal, Float, HeadDim, Heads, Infer, Key, KvCache, Model, MultiHeadAttention, NoMask,
-    Query, Seq, Size, Tensor, ValueDim, dyn_size, scaled_dot_product_attention,
+    Query, Seq, Size, Tensor, ValueDim, bf16, dyn_size, f16, scaled_dot_product_attention,
 };
 
 use crate::fixtures::assert_close;
@@ -169,6 +169,8 @@ fn steps_of_any_length_equal_the_full_pass() {
             for capacity in [length, length + 3] {
                 steps_equal_the_whole::<f32>(&layers, capacity, None, &steps);
                 steps_equal_the_whole::<f64>(&layers, capacity, None, &steps);
+                steps_equal_the_whole::<f16>(&layers, capacity, None, &steps);
+                steps_equal_the_whole::<bf16>(&layers, capacity, None, &steps);
             }
         }
     }

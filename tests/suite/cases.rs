@@ -8,7 +8,7 @@ mod sizes;
 mod sparse;
 mod training;
 
-use shapeproof::Float;
+use shapeproof::{Float, bf16, f16};
 
 use crate::fixtures::assert_close;
 use crate::masks::{Part, Sizes, attend, bits};
@@ -29,7 +29,7 @@ const KIND: [(&str, [usize; 4]); 10] = [
     ("all sizes one", [1, 1, 1, 1]),
 ];
 
-/// Attention in f32 and f64, with masks made for each of the sizes, is what plain
+/// Attention in every type, with masks made for each of the sizes, is what plain
 /// loops say.
 fn attention_equals_plain_loops(masks: impl Fn(&mut Random, Sizes) -> Vec<Part>) {
     for (name, [batch, heads, queries, keys]) in KIND {
@@ -42,6 +42,8 @@ fn attention_equals_plain_loops(masks: impl Fn(&mut Random, Sizes) -> Vec<Part>)
             let want = oracle::attention(sizes, inputs, None, &parts);
             compare::<f32>(name, sizes, inputs, &parts, &want);
             compare::<f64>(name, sizes, inputs, &parts, &want);
+            compare::<f16>(name, sizes, inputs, &parts, &want);
+            compare::<bf16>(name, sizes, inputs, &parts, &want);
         }
     }
 }
@@ -59,7 +61,7 @@ fn compare<E: Float>(
     assert_close(&format!("weights, {name}, {}", E::NAME), &weights, &want.1, rtol, atol);
 }
 
-/// Both give the same bits, in f32 and f64, for every size of the kind.
+/// Both give the same bits, in every type, for every size of the kind.
 fn same_bits(
     one: impl Fn(&mut Random, Sizes) -> Vec<Part>,
     other: impl Fn(&mut Random, Sizes) -> Vec<Part>,
@@ -76,6 +78,8 @@ fn same_bits(
             let others = other(&mut Random::new(seed), sizes);
             assert_eq!(run::<f32>(sizes, &parts), run::<f32>(sizes, &others), "{name}");
             assert_eq!(run::<f64>(sizes, &parts), run::<f64>(sizes, &others), "{name}");
+            assert_eq!(run::<f16>(sizes, &parts), run::<f16>(sizes, &others), "{name}");
+            assert_eq!(run::<bf16>(sizes, &parts), run::<bf16>(sizes, &others), "{name}");
         }
     }
 }

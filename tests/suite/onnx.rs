@@ -15,13 +15,15 @@ pub(crate) fn tolerance<E: Float>() -> f64 {
     }
 }
 
-/// Runs `$check::<E>($case)` in the elements of the input `$name`.
+/// Runs `$check::<E>($case)` in the elements of the input `$name`; f32 also rounded to both half types.
 macro_rules! in_its_elements {
     ($case:expr, $name:literal, $check:ident) => {
         match $case.tensors.dtype($name) {
             safetensors::Dtype::F16 => $check::<shapeproof::f16>($case),
             safetensors::Dtype::BF16 => $check::<shapeproof::bf16>($case),
-            _ => $check::<f32>($case),
+            _ => $check::<f32>($case)
+                .and_then(|()| $check::<shapeproof::f16>($case))
+                .and_then(|()| $check::<shapeproof::bf16>($case)),
         }
     };
 }

@@ -1,8 +1,8 @@
 //! Absolute positions: sinusoidal ones against reference values, and learned ones.
 
 use shapeproof::{
-    Batch, C, Float, Generator, Infer, LearnedPositions, Model, Seq, Size, Tensor, dyn_size,
-    parameters, try_sinusoidal_positions,
+    Batch, C, Float, Generator, Infer, LearnedPositions, Model, Seq, Size, Tensor, bf16, dyn_size,
+    f16, parameters, try_sinusoidal_positions,
 };
 
 use crate::fixtures::{Report, Run, close};
@@ -15,9 +15,14 @@ fn sinusoidal_positions_are_those_of_the_reference() {
         assert!((case.config.float("base") - 10_000.0).abs() < 1e-9);
         let (length, width) = (case.config.usize("length"), case.config.usize("d_model"));
         let want = case.tensors.f64("out64.table");
-        let both = [table::<f32>(0, length, width), table::<f64>(0, length, width)];
-        for (got, atol) in both.iter().zip([1e-7, 1e-14]) {
-            close("table", got, &want, 0.0, atol)?;
+        for (got, atol) in [
+            (table::<f32>(0, length, width), 1e-7),
+            (table::<f64>(0, length, width), 1e-14),
+            // Half of the last place of numbers just below 1.
+            (table::<f16>(0, length, width), 2f64.powi(-12)),
+            (table::<bf16>(0, length, width), 2f64.powi(-9)),
+        ] {
+            close("table", &got, &want, 0.0, atol)?;
         }
         for offset in 0..length {
             let later = table::<f64>(offset, length - offset, width);

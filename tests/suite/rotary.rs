@@ -6,11 +6,12 @@ use safetensors::Dtype;
 use shapeproof::{
     Adjacent, Attention, Batch, C, Causal, Float, HeadDim, Heads, Key, KvHeads, Mode, Pairing,
     Parameter, Query, Rotary, RotaryTable, RotaryWidth, RotatedBy, Seq, Size, SplitHalf, Static,
-    Tensor, Train, dispatch, dyn_size,
+    Tensor, Train, bf16, dispatch, dyn_size, f16,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, assert_close, close};
 use crate::masks::{narrowed, widened};
+use crate::onnx;
 use crate::oracle;
 use crate::random::Random;
 use crate::torch_mha::tolerance;
@@ -30,6 +31,16 @@ fn rotations_are_those_of_the_reference_in_f32() {
 #[test]
 fn rotations_are_those_of_the_reference_in_f64() {
     Report::run("rope in f64", &positions("rope_"), reference::<f64>);
+}
+
+#[test]
+fn rotations_are_those_of_the_reference_in_f16() {
+    Report::run("rope in f16", &positions("rope_"), reference::<f16>);
+}
+
+#[test]
+fn rotations_are_those_of_the_reference_in_bf16() {
+    Report::run("rope in bf16", &positions("rope_"), reference::<bf16>);
 }
 
 fn reference<E: Float>(case: &Case) -> Result<Run, String> {
@@ -87,42 +98,49 @@ where
 // G07: the same rows step by step as all at once.
 #[test]
 fn queries_that_come_in_chunks_attend_as_all_at_once() {
-    Report::run("cached decoding", &positions("cached_decode"), |case| {
-        let (rtol, atol) = tolerance::<f32>();
-        let heads = |name: &str| narrowed::<f32>(&case.tensors.f64(name));
-        let q = Tensor::<(Batch<C<2>>, Heads<C<4>>, Query<C<7>>, HeadDim<C<6>>)>::try_from_vec(
-            Default::default(),
-            heads("in.q"),
-        )
-        .unwrap();
-        let [k, v] = ["in.k", "in.v"].map(|name| {
-            Tensor::<(Batch<C<2>>, KvHeads<C<2>>, Key<C<7>>, HeadDim<C<6>>)>::try_from_vec(
-                Default::default(),
-                heads(name),
-            )
-            .unwrap()
-        });
-        let rotary = Rotary::<C<6>>::try_new(case.config.float("theta")).unwrap();
-        let table = rotary.try_at(0, Seq(C::<7>)).unwrap();
-        let keys = table.rotate(&k);
-        let want = case.tensors.f64("out64.k_rotated");
-        close("keys", &keys.to_vec(), &want, rtol, atol)?;
-        let all = Attention::new().apply(&table.rotate(&q), &keys, &v, Causal);
-        close("output", &all.to_vec(), &case.tensors.f64("out64.output"), rtol, atol)?;
+    let family = positions("cached_decode");
+    Report::run("cached decoding in f32", &family, in_chunks::<f32>);
+    Report::run("cached decoding in f64", &family, in_chunks::<f64>);
+    Report::run("cached decoding in f16", &family, in_chunks::<f16>);
+    Report::run("cached decoding in bf16", &family, in_chunks::<bf16>);
+}
 
-        let mut start = 0;
-        for length in case.config.usizes("chunk_lengths") {
-            dyn_size!(now = length, seen = start + length);
-            let q = q.try_slice(Query, start, now).unwrap();
-            let [keys, v] = [&keys, &v].map(|x| x.try_slice(Key, 0, seen).unwrap());
-            let q = rotary.try_at(start, Seq(now)).unwrap().rotate(&q);
-            let part = Attention::new().apply(&q, &keys, &v, Causal);
-            let want = all.try_slice(Query, start, now).unwrap();
-            close("a chunk", &part.to_vec(), &widened(&want.to_vec()), 1e-5, 1e-5)?;
-            start += length;
-        }
-        Ok(Run::Passed)
+fn in_chunks<E: Float>(case: &Case) -> Result<Run, String> {
+    let (rtol, atol) = tolerance::<E>();
+    let heads = |name: &str| narrowed::<E>(&case.tensors.f64(name));
+    let q = Tensor::<(Batch<C<2>>, Heads<C<4>>, Query<C<7>>, HeadDim<C<6>>), E>::try_from_vec(
+        Default::default(),
+        heads("in.q"),
+    )
+    .unwrap();
+    let [k, v] = ["in.k", "in.v"].map(|name| {
+        Tensor::<(Batch<C<2>>, KvHeads<C<2>>, Key<C<7>>, HeadDim<C<6>>), E>::try_from_vec(
+            Default::default(),
+            heads(name),
+        )
+        .unwrap()
     });
+    let rotary = Rotary::<C<6>>::try_new(case.config.float("theta")).unwrap();
+    let table = rotary.try_at(0, Seq(C::<7>)).unwrap();
+    let keys = table.rotate(&k);
+    let want = case.tensors.f64("out64.k_rotated");
+    close("keys", &widened(&keys.to_vec()), &want, rtol, atol)?;
+    let all = Attention::new().apply(&table.rotate(&q), &keys, &v, Causal);
+    close("output", &widened(&all.to_vec()), &case.tensors.f64("out64.output"), rtol, atol)?;
+
+    let mut start = 0;
+    for length in case.config.usizes("chunk_lengths") {
+        dyn_size!(now = length, seen = start + length);
+        let q = q.try_slice(Query, start, now).unwrap();
+        let [keys, v] = [&keys, &v].map(|x| x.try_slice(Key, 0, seen).unwrap());
+        let q = rotary.try_at(start, Seq(now)).unwrap().rotate(&q);
+        let part = Attention::new().apply(&q, &keys, &v, Causal);
+        let want = all.try_slice(Query, start, now).unwrap();
+        let (rtol, atol) = oracle::tolerance::<E>();
+        close("a chunk", &widened(&part.to_vec()), &widened(&want.to_vec()), rtol, atol)?;
+        start += length;
+    }
+    Ok(Run::Passed)
 }
 
 #[test]
@@ -131,28 +149,37 @@ fn rotary_embedding_is_what_onnx_defines() {
         assert_eq!(case.tensors.dtype("X"), Dtype::F32);
         let width = case.config.maybe_usize("rotary_embedding_dim").unwrap_or(8);
         dispatch!((width) as (R) in [(4), (8)] => match case.config.maybe_int("interleaved") {
-            Some(1) => onnx::<R, Adjacent>(case),
-            _ => onnx::<R, SplitHalf>(case),
+            Some(1) => in_all::<R, Adjacent>(case),
+            _ => in_all::<R, SplitHalf>(case),
         })
         .map_err(|error| error.to_string())??;
         Ok(Run::Passed)
     });
 }
 
-fn onnx<R: RotaryWidth, P: Pairing>(case: &Case) -> Result<(), String>
+fn in_all<R: RotaryWidth, P: Pairing>(case: &Case) -> Result<(), String>
+where
+    C<8>: RotatedBy<R>,
+{
+    by_onnx::<R, P, f32>(case)?;
+    by_onnx::<R, P, f16>(case)?;
+    by_onnx::<R, P, bf16>(case)
+}
+
+fn by_onnx<R: RotaryWidth, P: Pairing, E: Float>(case: &Case) -> Result<(), String>
 where
     C<8>: RotatedBy<R>,
 {
     type X = (Batch<C<2>>, Heads<C<4>>, Query<C<3>>, HeadDim<C<8>>);
-    let values = case.tensors.f32("X");
+    let values = narrowed::<E>(&case.tensors.f64("X"));
     let by_position = case.tensors.dims("X").len() == 3;
     let x = if by_position {
         let shape = (Batch(C::<2>), Query(C::<3>), Heads(C::<4>), HeadDim(C::<8>));
         Tensor::try_from_vec(shape, values).unwrap().transpose(Query, Heads)
     } else {
-        Tensor::<X>::try_from_vec(Default::default(), values).unwrap()
+        Tensor::<X, E>::try_from_vec(Default::default(), values).unwrap()
     };
-    let turns = |name: &str| case.tensors.f32(name);
+    let turns = |name: &str| narrowed::<E>(&case.tensors.f64(name));
     let y = if case.tensors.has("position_ids") {
         let [cos, sin] = ["cos_cache", "sin_cache"].map(|name| {
             let shape = (Seq(C::<50>), HeadDim(R::Pairs::default()));
@@ -162,17 +189,18 @@ where
             Default::default(),
             case.tensors.i64("position_ids"),
         );
-        let table = RotaryTable::<_, R, P>::shared(cos, sin);
+        let table = RotaryTable::<_, R, P, E>::shared(cos, sin);
         table.try_select(&positions.unwrap()).unwrap().rotate(&x)
     } else {
         let [cos, sin] = ["cos_cache", "sin_cache"].map(|name| {
             let shape = (Batch(C::<2>), Seq(C::<3>), HeadDim(R::Pairs::default()));
             Tensor::try_from_vec(shape, turns(name)).unwrap()
         });
-        RotaryTable::<_, R, P>::of_samples(cos, sin).rotate(&x)
+        RotaryTable::<_, R, P, E>::of_samples(cos, sin).rotate(&x)
     };
     let y = if by_position { y.transpose(Heads, Query).to_vec() } else { y.to_vec() };
-    close("Y", &y, &case.tensors.f64("expected.Y"), 1e-5, 1e-5)
+    let allowed = onnx::tolerance::<E>();
+    close("Y", &widened(&y), &case.tensors.f64("expected.Y"), allowed, allowed)
 }
 
 type Heads4<E> = Tensor<(Batch<C<1>>, Heads<C<1>>, Query<C<1>>, HeadDim<C<4>>), E>;

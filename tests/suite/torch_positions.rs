@@ -3,8 +3,8 @@
 
 use shapeproof::{
     Alibi, Attention, Batch, C, DistanceBuckets, EntriesFor, Float, HeadDim, Heads, Infer, Key,
-    Mode, NoMask, Parameter, Query, RelativePositions, Stage, Static, Tensor, Train, dispatch,
-    dyn_size,
+    Mode, NoMask, Parameter, Query, RelativePositions, Stage, Static, Tensor, Train, bf16,
+    dispatch, dyn_size, f16,
 };
 
 use crate::fixtures::{Case, Family, assert_close, close};
@@ -72,6 +72,8 @@ fn alibi_attends_as_the_reference_does() {
     }
     check::<f32>();
     check::<f64>();
+    check::<f16>();
+    check::<bf16>();
 }
 
 #[test]
@@ -126,10 +128,19 @@ fn relative_positions_attend_as_the_reference_does() {
     /// The table's length follows from the distance; `dispatch!` has no arithmetic.
     fn of_distance<X: Static, D: Static, H: Static>(case: &Case) -> Result<(), String> {
         match X::N {
-            1 => attend::<C<1>, C<3>, D, H, f32>(case).and(attend::<C<1>, C<3>, D, H, f64>(case)),
-            2 => attend::<C<2>, C<5>, D, H, f32>(case).and(attend::<C<2>, C<5>, D, H, f64>(case)),
-            _ => attend::<C<8>, C<17>, D, H, f32>(case).and(attend::<C<8>, C<17>, D, H, f64>(case)),
+            1 => in_all::<C<1>, C<3>, D, H>(case),
+            2 => in_all::<C<2>, C<5>, D, H>(case),
+            _ => in_all::<C<8>, C<17>, D, H>(case),
         }
+    }
+
+    fn in_all<X: Static, T: EntriesFor<X>, D: Static, H: Static>(
+        case: &Case,
+    ) -> Result<(), String> {
+        attend::<X, T, D, H, f32>(case)?;
+        attend::<X, T, D, H, f64>(case)?;
+        attend::<X, T, D, H, f16>(case)?;
+        attend::<X, T, D, H, bf16>(case)
     }
 
     fn attend<X: Static, T: EntriesFor<X>, D: Static, H: Static, E: Float>(

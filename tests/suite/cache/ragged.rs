@@ -1,7 +1,7 @@
 //! Samples of one batch at positions of their own.
 
 use shapeproof::{
-    Batch, Float, HeadDim, Heads, Key, KvCache, Query, Seq, ValueDim, dyn_size,
+    Batch, Float, HeadDim, Heads, Key, KvCache, Query, Seq, ValueDim, bf16, dyn_size, f16,
     scaled_dot_product_attention,
 };
 
@@ -89,6 +89,8 @@ fn samples_of_any_lengths_equal_each_sample_alone() {
     for sizes in [[3, 2, 7, 4, 5], [3, 3, 7, 3, 3], [3, 1, 7, 1, 2]] {
         ragged_equals_alone::<f32>(sizes, &steps);
         ragged_equals_alone::<f64>(sizes, &steps);
+        ragged_equals_alone::<f16>(sizes, &steps);
+        ragged_equals_alone::<bf16>(sizes, &steps);
     }
     ragged_equals_alone::<f32>([1, 2, 4, 3, 3], &[&[2], &[0], &[1], &[1]]);
     ragged_equals_alone::<f32>([2, 2, 4, 3, 3], &[&[2, 4], &[2, 0]]);

@@ -1,6 +1,6 @@
 //! A ring of the last positions.
 
-use shapeproof::{C, Heads, Key, KvCache, Seq, Tensor};
+use shapeproof::{C, Heads, Key, KvCache, Seq, Tensor, bf16, f16};
 
 use super::{Layer, steps_equal_the_whole};
 use crate::random::Random;
@@ -25,6 +25,8 @@ fn a_ring_equals_a_full_cache_with_a_window_mask() {
         for steps in [vec![1; sizes[2]], drawn] {
             steps_equal_the_whole::<f32>(&layers, capacity, Some(window), &steps);
             steps_equal_the_whole::<f64>(&layers, capacity, Some(window), &steps);
+            steps_equal_the_whole::<f16>(&layers, capacity, Some(window), &steps);
+            steps_equal_the_whole::<bf16>(&layers, capacity, Some(window), &steps);
         }
     }
 }

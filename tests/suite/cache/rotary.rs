@@ -1,8 +1,8 @@
 //! Rotary positions: a new key is rotated by the position that its step says.
 
 use shapeproof::{
-    Batch, C, Causal, Float, HeadDim, Heads, Key, KvCache, KvHeads, Query, Seq, Size, Tensor,
-    dyn_size, scaled_dot_product_attention,
+    Batch, C, Causal, Float, HeadDim, Heads, Key, KvCache, KvHeads, Query, Seq, Size, Tensor, bf16,
+    dyn_size, f16, scaled_dot_product_attention,
 };
 
 use super::{positions, tensor};
@@ -76,6 +76,8 @@ fn rotary_decoding_in_chunks_equals_the_reference() {
     for steps in [&case.config.usizes("chunk_lengths")[..], &[7], &[1; 7], &[2, 5]] {
         cached_decode::<f32>(case, steps);
         cached_decode::<f64>(case, steps);
+        cached_decode::<f16>(case, steps);
+        cached_decode::<bf16>(case, steps);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use shapeproof::{
     Batch, C, EncoderConfig, EncoderLayer, Float, Infer, Key, LayerNorm, Model, Query, Tensor,
-    dyn_size,
+    bf16, dyn_size, f16,
 };
 
 use crate::fixtures::assert_close;
@@ -50,6 +50,10 @@ fn softmax_equals_plain_loops_at_any_size_of_the_scores() {
     for largest in [1e-3, 1.0, 50.0, 1e4, 1e18, 1e37] {
         check::<f32>(largest);
         check::<f64>(largest);
+        check::<bf16>(largest);
+    }
+    for largest in [1e-3, 1.0, 50.0, 1e4, 3e4] {
+        check::<f16>(largest);
     }
     check::<f64>(1e300);
 }
@@ -57,14 +61,20 @@ fn softmax_equals_plain_loops_at_any_size_of_the_scores() {
 // G16, in attention
 #[test]
 fn attention_to_large_scores_is_finite() {
-    let sizes = Sizes::new(2, 2, 3, 5, 4);
-    let inputs = Random::new(6).inputs(sizes).map(|x| x.iter().map(|x| x * 64.0).collect());
-    let inputs: [&[f64]; 3] = inputs.each_ref().map(|x: &Vec<f64>| x.as_slice());
-    let (out, weights) = attend::<f32>(sizes, inputs, None, &[]);
-    assert!(out.iter().chain(&weights).all(|x| x.is_finite()));
-    let want = oracle::attention(sizes, inputs, None, &[]);
-    // Scores of some 10⁴ carry 10⁻³ in f32.
-    assert_close("weights", &weights, &want.1, 0.0, 4e-3);
+    fn check<E: Float>() {
+        let sizes = Sizes::new(2, 2, 3, 5, 4);
+        let rounded = |x: Vec<f64>| narrowed(&x.iter().map(|x| x * 64.0).collect::<Vec<_>>());
+        let inputs = Random::new(6).inputs(sizes).map(|x| widened::<E>(&rounded(x)));
+        let inputs = inputs.each_ref().map(Vec::as_slice);
+        let (out, weights) = attend::<E>(sizes, inputs, None, &[]);
+        assert!(out.iter().chain(&weights).all(|x| x.is_finite()));
+        let want = oracle::attention(sizes, inputs, None, &[]);
+        // Scores of some 10⁴ carry 10⁻³ in f32.
+        assert_close(&format!("weights, {}", E::NAME), &weights, &want.1, 0.0, 4e-3);
+    }
+    check::<f32>();
+    check::<f16>();
+    check::<bf16>();
 }
 
 fn norm(x: [f32; 4], epsilon: f64) -> Vec<f32> {
@@ -118,6 +128,8 @@ fn layer_norm_equals_plain_loops_for_any_width_offset_and_epsilon() {
             let epsilon = if width == 1 { 0.5 } else { epsilon };
             check::<f32>(rows, width, offset, epsilon);
             check::<f64>(rows, width, offset, epsilon);
+            check::<f16>(rows, width, offset, epsilon);
+            check::<bf16>(rows, width, offset, epsilon);
         }
     }
 }

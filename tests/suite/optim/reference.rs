@@ -3,9 +3,10 @@
 use super::{Small, given};
 use crate::fixtures::{Case, Config, Family, Report, Run, close};
 use crate::masks::{narrowed, widened};
+use crate::torch_mha::tolerance;
 use shapeproof::{
     Adam, AdamW, AnyTensor, AttentionBias, Batch, Bias, C, Float, FloatTensor, HeadDim, Key, Model,
-    MultiHeadAttention, NoBias, Optimizer, Query, Seq, Sgd, Tensor, Train, UpdateRule,
+    MultiHeadAttention, NoBias, Optimizer, Query, Seq, Sgd, Tensor, Train, UpdateRule, bf16, f16,
     mean_squared_error, parameters, parameters_mut,
 };
 
@@ -17,6 +18,16 @@ fn parameters_are_those_of_pytorch_after_each_step_in_f32() {
 #[test]
 fn parameters_are_those_of_pytorch_after_each_step_in_f64() {
     Report::run("in f64", &Family::open("torch/optim"), check::<f64>);
+}
+
+#[test]
+fn parameters_are_those_of_pytorch_after_each_step_in_f16() {
+    Report::run("in f16", &Family::open("torch/optim"), check::<f16>);
+}
+
+#[test]
+fn parameters_are_those_of_pytorch_after_each_step_in_bf16() {
+    Report::run("in bf16", &Family::open("torch/optim"), check::<bf16>);
 }
 
 fn check<E: Float>(case: &Case) -> Result<Run, String> {
@@ -81,7 +92,12 @@ fn given_gradients<R: UpdateRule, E: Float>(
         let gradients = given(&pair, gradient);
         optimizer.step(&mut pair, &gradients, rate).map_err(|error| error.to_string())?;
         let got = widened(&pair.weight.value().to_vec());
-        let (rtol, atol) = if E::NAME == "f64" { (1e-11, 1e-12) } else { (1e-5, 1e-6) };
+        // Of halves, the start, the gradients and what is shown of the result are rounded.
+        let (rtol, atol) = match E::NAME {
+            "f64" => (1e-11, 1e-12),
+            "f32" => (1e-5, 1e-6),
+            _ => tolerance::<E>(),
+        };
         close(&format!("step {step}"), &got, want, rtol, atol)?;
     }
     assert_eq!(pair.bias.value(), bias, "a parameter without a gradient stays");
@@ -109,7 +125,7 @@ fn fitted_attention<B: AttentionBias, R: UpdateRule, E: Float>(
     };
     let (x, target) = (given("in.x"), given("in.target"));
     let (rate, steps) = (case.config.float("lr"), case.config.usize("steps"));
-    let (rtol, atol) = if E::NAME == "f64" { (1e-9, 1e-10) } else { (1e-4, 1e-5) };
+    let (rtol, atol) = tolerance::<E>();
     let exact = case.config.text("optimizer") == "SGD" || !case.config.flag("bias");
     for step in 0..steps {
         let mut train = Train::seeded(1);

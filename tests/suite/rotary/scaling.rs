@@ -1,8 +1,8 @@
 //! Frequencies for longer contexts, against the published formulas.
 
 use shapeproof::{
-    Batch, C, Float, HeadDim, Heads, Query, Rotary, RotaryScaling, RotaryWidth, Seq, Tensor,
-    dispatch,
+    Batch, C, Float, HeadDim, Heads, Query, Rotary, RotaryScaling, RotaryWidth, Seq, Tensor, bf16,
+    dispatch, f16,
 };
 
 use crate::fixtures::{Config, assert_close, fixtures_dir, read_json};
@@ -44,6 +44,9 @@ fn scaled<R: RotaryWidth>(case: &Config, positions: &[usize]) {
     // The angle at position p is off by p units in the last place of θ.
     turns::<R, f64>(&rotary, case, positions, 1e-7);
     turns::<R, f32>(&rotary, case, positions, 2e-7);
+    // The table is rounded: half of the last place of numbers between 1 and 2.
+    turns::<R, f16>(&rotary, case, positions, 2f64.powi(-11) + 2e-7);
+    turns::<R, bf16>(&rotary, case, positions, 2f64.powi(-8) + 2e-7);
 }
 
 /// The first half of the features 1, the second 0: they become the cosines and the sines.

@@ -13,7 +13,7 @@
 
 use super::products::{add_by_key, add_by_query, multiply_keys, pack_rows};
 use super::small::Small;
-use super::{Forward, Given, Outputs, Sizes, place};
+use super::{Forward, Given, Outputs, Pair, Sizes, place};
 use crate::element::{Float, Real};
 use crate::kernel::attention::block::group as group_of;
 use crate::kernel::attention::head_mask::{HeadMask, Visible};
@@ -208,11 +208,16 @@ impl<E: Float> Kernel<E::Wide> for Head<'_, E> {
             // outputs; the scratch is as long as `Group` and `Block` say.
             unsafe { self.group::<V>(&mut group, &mut block, (d_k, d_v)) }
         }
-        let scale = E::Wide::from_f64(self.forward.settings.scale);
-        // SAFETY: the outputs have room for a row of each key.
-        unsafe {
-            write(self.to.k, d_k, (keys, d, dp), scale);
-            write(self.to.v, d_v, (keys, dv, dvp), E::Wide::from_f64(1.0));
+        let scales = [self.forward.settings.scale, 1.0].map(E::Wide::from_f64);
+        let rows = [(&*d_k, (keys, d, dp)), (&*d_v, (keys, dv, dvp))];
+        for (i, (from, rows)) in rows.into_iter().enumerate() {
+            // SAFETY: the outputs have room for a row of each key.
+            unsafe {
+                match self.to.pair {
+                    Pair::Own(to) => write(to[i], from, rows, scales[i]),
+                    Pair::Shared(to) => write(to[i], from, rows, scales[i]),
+                }
+            }
         }
     }
 }

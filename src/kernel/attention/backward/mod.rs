@@ -12,7 +12,8 @@
 //!
 //! A head of a batch entry is one piece of work ([`head`]): it goes through its queries in order, and for
 //! each group of them through the keys in order, so the sums over queries are the same for every number of
-//! threads. Query heads that share a key/value head give a gradient each, which are added up in order.
+//! threads. Query heads that share a key/value head give a gradient each, which are added up in order
+//! and rounded then.
 //! What belongs to a table or to a head is summed by piece, and then over the pieces in order.
 
 mod head;
@@ -25,7 +26,6 @@ use super::mask::Mask;
 use super::{Place, Settings, check_operands};
 use crate::element::Float;
 use crate::kernel::layout::{View, count};
-use crate::kernel::output::written;
 use crate::kernel::parallel::{for_each_chunk, for_each_chunk_pair};
 use crate::kernel::simd::{Isa, Lanes};
 use head::Head;
@@ -90,16 +90,23 @@ struct Sizes {
 }
 
 /// Where a piece writes, each at the place of its own part.
-struct Outputs<E> {
+struct Outputs<E: Float> {
     q: *mut E,
-    k: *mut E,
-    v: *mut E,
+    /// K's and V's.
+    pair: Pair<E>,
     scores: Option<*mut E>,
     products: Option<*mut E>,
 }
 
+/// Where the gradients of keys and values go. Those of heads that share them are rounded when they have
+/// been added up.
+enum Pair<E: Float> {
+    Own([*mut E; 2]),
+    Shared([*mut E::Wide; 2]),
+}
+
 // SAFETY: the parts that are written through it are disjoint, see `backward_on`; elements are `Send`.
-unsafe impl<E: Send> Sync for Outputs<E> {}
+unsafe impl<E: Float> Sync for Outputs<E> {}
 
 /// The gradients of what an attention takes, from that of something it gives.
 pub(crate) fn attention_backward<E: Float>(
@@ -162,18 +169,24 @@ fn backward_on<E: Float>(
     let mut smalls = vec![E::Wide::zero(); pieces * small.len];
     let work = count(&[pieces, queries]).saturating_mul(keys).saturating_mul(3 * d + 2 * dv + 16);
     let row = |each: bool, len| if each { count(&[pieces, queries, len]) } else { 0 };
+    let pair = [d, dv].map(|width| count(&[pieces, keys, width]));
+    let share = heads != sizes.groups;
+    let [own, parts] = if share { [[0; 2], pair] } else { [pair, [0; 2]] };
     let lens = [
         count(&[pieces, queries, d]),
-        count(&[pieces, keys, d]),
-        count(&[pieces, keys, dv]),
         row(of_scores, keys),
         row(forward.settings.relative.is_some(), entries),
+        own[0],
+        own[1],
     ];
-    let run = |[q, k, v, scores, products]: [&mut [MaybeUninit<E>]; 5]| {
+    let mut run = |[q, scores, products, k, v]: [&mut [MaybeUninit<E>]; 5],
+                   parts: [&mut [MaybeUninit<E::Wide>]; 2]| {
         let outputs = Outputs {
             q: q.as_mut_ptr().cast(),
-            k: k.as_mut_ptr().cast(),
-            v: v.as_mut_ptr().cast(),
+            pair: match share {
+                true => Pair::Shared(parts.map(|part| part.as_mut_ptr().cast())),
+                false => Pair::Own([k, v].map(|own| own.as_mut_ptr().cast())),
+            },
             scores: of_scores.then_some(scores.as_mut_ptr().cast()),
             products: forward.settings.relative.as_ref().map(|_| products.as_mut_ptr().cast()),
         };
@@ -185,9 +198,20 @@ fn backward_on<E: Float>(
             E::Wide::vectorized(isa, head);
         });
     };
+    let mut parts_of = [Vec::new(), Vec::new()];
     // SAFETY: each piece writes all of its parts, and a piece is run for each head of each batch entry.
-    let [q, k, v, scores, products] = unsafe { written_together(lens, run) };
-    let [k, v] = [(k, d), (v, dv)].map(|(of_heads, width)| shared(of_heads, sizes, width));
+    let [q, scores, products, own_k, own_v] = unsafe {
+        written_together(lens, |own| {
+            parts_of = written_together(parts, |parts| run(own, parts));
+        })
+    };
+    let [k, v] = match share {
+        true => {
+            let [k, v] = parts_of;
+            [shared(k, sizes, d), shared(v, sizes, dv)]
+        }
+        false => [own_k, own_v],
+    };
     let table = |range: &Range<usize>| small.by_head(range, &smalls, sizes);
     Gradients {
         q,
@@ -202,7 +226,7 @@ fn backward_on<E: Float>(
     }
 }
 
-impl<E> Outputs<E> {
+impl<E: Float> Outputs<E> {
     /// The outputs of one piece.
     ///
     /// # Safety
@@ -214,8 +238,14 @@ impl<E> Outputs<E> {
         unsafe {
             Outputs {
                 q: self.q.add(piece * queries * d),
-                k: self.k.add(piece * keys * d),
-                v: self.v.add(piece * keys * dv),
+                pair: match self.pair {
+                    Pair::Own([k, v]) => {
+                        Pair::Own([k.add(piece * keys * d), v.add(piece * keys * dv)])
+                    }
+                    Pair::Shared([k, v]) => {
+                        Pair::Shared([k.add(piece * keys * d), v.add(piece * keys * dv)])
+                    }
+                },
                 scores: self.scores.map(|start| start.add(piece * queries * keys)),
                 products: self.products.map(|start| start.add(piece * queries * entries)),
             }
@@ -223,56 +253,42 @@ impl<E> Outputs<E> {
     }
 }
 
-/// Five outputs that are written by one run.
+/// Outputs that are written by one run.
 ///
 /// # Safety
 ///
-/// `run` writes every element of each.
-unsafe fn written_together<E: Float>(
-    lens: [usize; 5],
-    run: impl FnOnce([&mut [MaybeUninit<E>]; 5]),
-) -> [Vec<E>; 5] {
-    let [a, b, c, d, e] = lens;
-    let mut rest = Vec::new();
-    // SAFETY: the caller's: all are written within the innermost.
-    let first = unsafe {
-        written(a, |a| {
-            let second = written(b, |b| {
-                let third = written(c, |c| {
-                    let fourth = written(d, |d| rest.push(written(e, |e| run([a, b, c, d, e]))));
-                    rest.push(fourth);
-                });
-                rest.push(third);
-            });
-            rest.push(second);
-        })
-    };
-    let mut next = || rest.pop().unwrap_or_default();
-    let (second, third, fourth, fifth) = (next(), next(), next(), next());
-    [first, second, third, fourth, fifth]
+/// `run` writes every element of each, unless it panics.
+unsafe fn written_together<E: Copy, const N: usize>(
+    lens: [usize; N],
+    run: impl FnOnce([&mut [MaybeUninit<E>]; N]),
+) -> [Vec<E>; N] {
+    let mut outputs = lens.map(Vec::with_capacity);
+    let mut left = lens.iter();
+    let room = |out| Vec::spare_capacity_mut(out).split_at_mut(*left.next().unwrap_or(&0)).0;
+    run(outputs.each_mut().map(room));
+    for (out, len) in outputs.iter_mut().zip(lens) {
+        // SAFETY: the capacity is `len` or more, and the caller vouches for the elements.
+        unsafe { out.set_len(len) };
+    }
+    outputs
 }
 
 /// The gradients of keys or values over [B, G, K, width], from those of the heads that share them, added
-/// up in order.
-fn shared<E: Float>(of_heads: Vec<E>, sizes: Sizes, width: usize) -> Vec<E> {
+/// up in order and rounded once.
+fn shared<E: Float>(mut of_heads: Vec<E::Wide>, sizes: Sizes, width: usize) -> Vec<E> {
     let Sizes { batch, heads, groups, keys, .. } = sizes;
-    if heads == groups {
-        return of_heads;
-    }
     let (part, share) = (keys * width, heads.checked_div(groups).unwrap_or(0));
     let mut sums = vec![E::default(); count(&[batch, groups, keys, width])];
-    let mut whole = of_heads;
-    let work = whole.len();
+    let work = of_heads.len();
     if part > 0 && share > 0 {
         for_each_chunk_pair(
             (&mut sums, part),
-            (&mut whole, share * part),
+            (&mut of_heads, share * part),
             work,
             |_, sum, parts| {
                 for (i, sum) in sum.iter_mut().enumerate() {
                     let of_heads = parts[i..].iter().step_by(part);
-                    let add = |sum: E::Wide, x: &E| sum + x.wide();
-                    *sum = E::narrow(of_heads.fold(E::Wide::zero(), add));
+                    *sum = E::narrow(of_heads.fold(E::Wide::zero(), |sum, &x| sum + x));
                 }
             },
         );

@@ -1,9 +1,10 @@
 use super::*;
+use crate::element::{bf16, f16};
 use crate::kernel::attention::properties::{Parts, sizes as random_sizes};
 use crate::kernel::attention::tests::{Case, at, case, entry, position, slow};
 use crate::kernel::attention::{Band, Diagonal, Out, Sums, attention_on};
 use crate::kernel::layout::Layout;
-use crate::kernel::testing::{Block, Rng, bits, in_pools};
+use crate::kernel::testing::{Block, Rng, bits, in_pools, rounding};
 
 /// What a gradient is given for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -295,6 +296,50 @@ fn strides_and_threads_change_no_bit() {
             let other = Case { x: [0, 1, 2].map(|i| case.x[i].scattered(kind)), scale: case.scale };
             assert!(all(&other, &up.scattered(kind)) == expected);
         }
+    }
+}
+
+/// What many heads give nearly cancels: were each head's part rounded, more would be lost than the last
+/// digit of what is left.
+#[test]
+fn gradients_of_shared_heads_are_rounded_when_they_have_been_added() {
+    check::<f16>();
+    check::<bf16>();
+
+    fn check<E: Float>() {
+        for (round, sizes) in [[1, 32, 1, 3, 4, 6, 5], [2, 16, 2, 70, 9, 4, 4]].iter().enumerate() {
+            for (of, isa) in [Of::Out, Of::LogSums, Of::Scores]
+                .into_iter()
+                .flat_map(|of| Isa::tried(round).into_iter().map(move |isa| (of, isa)))
+            {
+                let mut rng = Rng::new(65);
+                let case = case::<E>(&mut rng, *sizes);
+                let up = upstream(&mut rng, &case, of);
+                let found =
+                    run(isa, &case, &Settings::scaled(case.scale), &Mask::NONE, (of, up.view()));
+                let exact = slow_backward(
+                    &Case { x: case.x.each_ref().map(widened), scale: case.scale },
+                    &Settings::scaled(case.scale),
+                    &Mask::NONE,
+                    (of, &widened(&up)),
+                );
+                // The output is rounded, and the gradient of the keys is made with it.
+                let (found, exact) = match of {
+                    Of::Out => (found.v, exact.v),
+                    _ => (found.k, exact.k),
+                };
+                let largest = exact.iter().fold(1.0_f64, |most, x| most.max(x.abs()));
+                for (found, exact) in found.iter().zip(&exact) {
+                    let allowed = rounding::<E>(*exact) + 3e-6 * largest;
+                    let error = (found.to_f64() - exact).abs();
+                    assert!(error <= allowed, "{} {of:?} {isa:?}: {found:?} {exact}", E::NAME);
+                }
+            }
+        }
+    }
+
+    fn widened<E: Float>(x: &Block<E>) -> Block<f64> {
+        Block { data: x.data.iter().map(|x| x.to_f64()).collect(), layout: x.layout }
     }
 }
 
