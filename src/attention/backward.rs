@@ -52,19 +52,31 @@ fn is_recorded<E: Float>(heads: [&AnyTensor<E>; 3], mask: &MaskParts<E>) -> bool
 struct Operands<E> {
     /// Q, K and V.
     heads: [AnyTensor<E>; 3],
+    /// The tensor over (batch, positions, 3 widths) whose parts they are, if they are to have one gradient.
+    together: Option<AnyTensor<E>>,
     mask: MaskParts<E>,
     relative: Option<RelativeParts<E>>,
 }
 
 impl<E: Float> Operands<E> {
+    fn new(heads: [&AnyTensor<E>; 3], mask: &MaskParts<E>) -> Self {
+        let heads = heads.map(Clone::clone);
+        Operands { heads, together: None, mask: mask.clone(), relative: None }
+    }
+
+    fn activations(&self) -> &[AnyTensor<E>] {
+        self.together.as_ref().map_or(&self.heads[..], std::slice::from_ref)
+    }
+
     fn inputs(&self) -> Vec<&AnyTensor<E>> {
         let relative = self.relative.iter().flat_map(RelativeParts::inputs);
-        self.heads.iter().chain(self.mask.inputs()).chain(relative).collect()
+        self.activations().iter().chain(self.mask.inputs()).chain(relative).collect()
     }
 
     fn detached(&self) -> Self {
         Operands {
             heads: self.heads.each_ref().map(AnyTensor::detached),
+            together: self.together.as_ref().map(AnyTensor::detached),
             mask: self.mask.detached(),
             relative: self.relative.as_ref().map(RelativeParts::detached),
         }
@@ -88,22 +100,44 @@ pub(super) fn attend<E: Float>(
     mask: &MaskParts<E>,
     relative: Option<RelativeParts<E>>,
 ) -> AnyTensor<E> {
-    let [queries, _, values] = heads;
-    let (layout, mut out) = heads_inside(queries, values);
     let positions = relative.iter().flat_map(RelativeParts::inputs).any(AnyTensor::is_recorded);
     if !positions && !is_recorded(heads, mask) {
         let relative = relative.as_ref().map(RelativeParts::lent);
-        let settings = Settings { relative, ..attention_of.settings(queries.dims()[3]) };
+        let settings = Settings { relative, ..attention_of.settings(heads[0].dims()[3]) };
+        let (layout, mut out) = heads_inside(heads[0], heads[2]);
         attention(heads.map(AnyTensor::view), &settings, &mask.lent(), &mut out);
         return AnyTensor::in_layout(layout, out);
     }
-    let operands = Operands { heads: heads.map(Clone::clone), mask: mask.clone(), relative };
+    attend_recorded(attention_of, &Operands { relative, ..Operands::new(heads, mask) })
+}
+
+/// As [`attend`], of the queries, keys and values that lie side by side in a tensor over (batch, positions,
+/// 3 widths), which has their gradients as one.
+pub(super) fn attend_together<E: Float>(
+    attention_of: &Attention,
+    together: &AnyTensor<E>,
+    heads: usize,
+    mask: &MaskParts<E>,
+) -> AnyTensor<E> {
+    let width = together.dims()[2] / 3;
+    let detached = together.detached();
+    let by_head = detached.layout().split(2, 3, width).split(3, heads, width / heads.max(1));
+    let [q, k, v] = [0, 1, 2].map(|i| detached.viewed(by_head.at(2, i).permuted(&[0, 2, 1, 3])));
+    let operands = Operands::new([&q, &k, &v], mask);
+    attend_recorded(attention_of, &Operands { together: Some(together.clone()), ..operands })
+}
+
+/// [`attend`], recorded.
+fn attend_recorded<E: Float>(attention_of: &Attention, operands: &Operands<E>) -> AnyTensor<E> {
+    let [queries, _, values] = &operands.heads;
+    let (layout, mut out) = heads_inside(queries, values);
     let mut sums = SumsKept::of(queries);
     let to = Out { out: &mut out, weights: None, sums: sums.lent() };
-    attention_to(operands.views(), &operands.settings(attention_of), &mask.lent(), to);
+    let (settings, mask) = (operands.settings(attention_of), operands.mask.lent());
+    attention_to(operands.views(), &settings, &mask, to);
     let out = AnyTensor::in_layout(layout, out);
     let kept = Kept::Out(out.clone());
-    record(out, attention_of, &operands, Some(&Arc::new(sums)), kept)
+    record(out, attention_of, operands, Some(&Arc::new(sums)), kept)
 }
 
 /// As [`attend`], with the weights over (batch, heads, queries, keys).
@@ -125,7 +159,7 @@ pub(super) fn attend_with_weights<E: Float>(
     let out = AnyTensor::in_layout(layout, out);
     let weights = AnyTensor::from_packed(&scores, weights);
     let Some(sums) = sums.map(Arc::new) else { return (out, weights) };
-    let operands = Operands { heads: heads.map(Clone::clone), mask: mask.clone(), relative: None };
+    let operands = Operands::new(heads, mask);
     let kept = [Kept::Out(out.clone()), Kept::Weights(weights.clone())];
     let [of_out, of_weights] = kept;
     let out = record(out, attention_of, &operands, Some(&sums), of_out);
@@ -153,7 +187,7 @@ pub(super) fn attend_with_log_sums<E: Float>(
         return (out, AnyTensor::from_packed(rows, log_sums));
     }
     let log_sums = AnyTensor::from_packed(rows, sums.log_sums());
-    let operands = Operands { heads: heads.map(Clone::clone), mask: mask.clone(), relative: None };
+    let operands = Operands::new(heads, mask);
     let (sums, of_out) = (Arc::new(sums), Kept::Out(out.clone()));
     let out = record(out, attention_of, &operands, Some(&sums), of_out);
     (out, record(log_sums, attention_of, &operands, Some(&sums), Kept::LogSums))
@@ -175,7 +209,7 @@ pub(super) fn scores_at<E: Float>(
     let capped = if stage == Stage::Product { attention_of.softcap(0.0) } else { *attention_of };
     let none = AnyTensor::from_packed(&keys.layout().dims.replaced(3, 0), Vec::new());
     let heads = [queries.clone(), keys.clone(), none];
-    let operands = Operands { heads, mask, relative: None };
+    let operands = Operands::new(heads.each_ref(), &mask);
     record(scores, &capped, &operands, None, Kept::Scores)
 }
 
@@ -248,16 +282,22 @@ fn gradients<E: Float>(
 ) -> Vec<Option<AnyTensor<E>>> {
     let (settings, mask) = (operands.settings(attention_of), operands.mask.lent());
     let sums = sums.map(|sums| sums.each_ref().map(|part| &part[..]));
-    let forward = Forward { views: operands.views(), settings: &settings, mask: &mask, sums };
-    let biases = operands.mask.bias.len();
-    let of_scores = wanted[3..3 + biases].contains(&true);
+    let together = operands.together.is_some();
+    let forward =
+        Forward { views: operands.views(), settings: &settings, mask: &mask, sums, together };
+    let (first, biases) = (operands.activations().len(), operands.mask.bias.len());
+    let of_scores = wanted[first..first + biases].contains(&true);
     let found = attention_backward(&forward, given, of_scores);
     let typed = |like: &AnyTensor<E>, data| Some(AnyTensor::from_packed(like.dims(), data));
     let [q, k, v] = &operands.heads;
     // Values have a part in the output alone.
     let of_values = matches!(given, Given::Out(..)).then_some(found.v);
-    let mut all = vec![typed(q, found.q), typed(k, found.k)];
-    all.push(of_values.and_then(|data| typed(v, data)));
+    let mut all = match &operands.together {
+        Some(together) => vec![typed(together, found.q)],
+        None => {
+            vec![typed(q, found.q), typed(k, found.k), of_values.and_then(|data| typed(v, data))]
+        }
+    };
     if of_scores {
         let (extra, dims) = (operands.mask.extra, scores_of(q, k));
         let scores = AnyTensor::from_packed(&dims, found.scores);

@@ -1,5 +1,6 @@
 //! The multi-head attention layer.
 
+use super::backward::attend_together;
 use super::scaled::{Attention, scores};
 use super::{AttentionBias, Explanation, MaskFor, MaskParts};
 use crate::axis::{Axis, Batch, Heads, Key, Model, Query, Seq};
@@ -269,15 +270,20 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
     {
         let maps = self.maps(mode);
         let maps = maps.each_ref().map(ReadMap::lent);
-        if self.extra_keys() > 0 || is_recorded(x.any(), &maps) || is_tracing(mode) {
+        if self.extra_keys() > 0 || is_tracing(mode) {
             let parts = self.by_head_of(x, &maps, mode);
             let mask = MaskParts::of(&mask, scores(&parts[0], &parts[1]));
             let y = self.attend(parts, mask, mode);
             return self.project_out(x, y, mode);
         }
-        let projections = [self.packing.of(&maps), self.out.packed(mode)];
         let dims = x.any().dims();
         let mask = MaskParts::of(&mask, [dims[0], H::N, dims[1], dims[1]]);
+        if is_recorded(x.any(), &maps) || mask.inputs().any(AnyTensor::is_recorded) {
+            let attention = self.attention.dropout(self.dropout, mode);
+            let together = self.packing.apply(x.any(), &maps);
+            return self.project_out(x, attend_together(&attention, &together, H::N, &mask), mode);
+        }
+        let projections = [self.packing.of(&maps), self.out.packed(mode)];
         let attention = self.attention.dropout(self.dropout, mode);
         let settings = attention.settings(M::N / H::N.max(1));
         let [qkv, out] = projections.each_ref().map(AsRef::as_ref);

@@ -275,6 +275,7 @@ mod tests {
                 settings: &settings,
                 mask: &Mask::NONE,
                 sums: Some(sums.each_ref().map(|part| &part[..])),
+                together: false,
             };
             let out = View { data: &out[..], layout: Layout::packed(&[batch, heads, queries, dv]) };
             let gradients = attention_backward(&forward, Given::Out(up.view(), out), true);

@@ -22,7 +22,7 @@ use super::output::place;
 use super::output::written;
 use super::parallel::{for_each, for_each_chunk};
 use super::runs::Runs;
-use super::scratch::Aligned;
+use super::scratch::{Aligned, LINE, Spare};
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use super::tile;
 use super::tiles;
@@ -44,6 +44,9 @@ const BLOCK_COLUMNS: usize = 512;
 const BLOCK_WORK: usize = 1 << 19;
 const LEAST_COLUMNS: usize = 64;
 const ENOUGH_BLOCKS: usize = 64;
+
+/// The most bytes of panels that a product packs for itself at a time.
+const MOST_PANELS: usize = (8 << 20) - LINE;
 
 /// Where a block packs its rows of A, that is for as many times more columns, if there remain so many blocks.
 const PACKS_FOR: usize = 4;
@@ -201,20 +204,26 @@ fn pack_b_for<E: Float>(isa: Isa, b: View<E>) -> PackedB<E> {
         row: b.layout.strides[0],
         column: b.layout.strides[1],
     };
-    PackedB { panels: Arc::new(pack_panels(isa, matrix, (k, n))), k, n, isa }
+    let mut panels = Aligned::new(panels_len::<E>(isa, (k, n)));
+    pack_panels(isa, matrix, (k, n), &mut panels);
+    PackedB { panels: Arc::new(panels), k, n, isa }
 }
 
-fn pack_panels<E: Float>(isa: Isa, b: Matrix<E>, (k, n): (usize, usize)) -> Aligned<E> {
+/// How long the panels of a K × N matrix are.
+fn panels_len<E: Float>(isa: Isa, (k, n): (usize, usize)) -> usize {
+    let Order { columns, depth, .. } = Order::of::<E>(isa, k);
+    n.next_multiple_of(columns) * depth
+}
+
+fn pack_panels<E: Float>(isa: Isa, b: Matrix<E>, (k, n): (usize, usize), panels: &mut [E]) {
     let Order { columns: width, depth, tiled, .. } = Order::of::<E>(isa, k);
-    let mut panels = Aligned::new(n.div_ceil(width) * width * depth);
-    for_each_chunk(&mut panels, width * depth, 2 * n * k, |panel, to| {
+    for_each_chunk(panels, width * depth, 2 * n * k, |panel, to| {
         let (b, columns) = (b.from(0, panel * width), width.min(n - panel * width));
         match tiled {
             true => tiles::pack_panel(isa, b, (k, columns), to),
             false => pack_panel(b, (k, columns), width, to, |x| x),
         }
     });
-    panels
 }
 
 fn product_layout(a: &Layout, n: usize) -> Layout {
@@ -338,9 +347,26 @@ impl<'a, E: Float> Job<'a, E> {
         if self.row_blocks() == 1 && self.starts.count() == 1 {
             self.run_shared(Right::Matrix(b));
         } else {
-            let panels = pack_panels(self.isa, b, (self.k, self.n));
-            self.run_shared(Right::Panels(&panels));
+            // So many columns at a time that a thread keeps the memory of their panels.
+            let step = Order::of::<E>(self.isa, self.k).columns;
+            let column = panels_len::<E>(self.isa, (self.k, step)) / step;
+            let most = (MOST_PANELS / size_of::<E>() / column.max(1)).max(step);
+            let columns = self.n.div_ceil(self.n.div_ceil(most)).next_multiple_of(step);
+            for start in (0..self.n).step_by(columns) {
+                let part = self.part(start, columns.min(self.n - start));
+                let mut panels = Spare::take(panels_len::<E>(self.isa, (self.k, part.n)));
+                pack_panels(self.isa, b.from(0, start), (self.k, part.n), &mut panels);
+                part.run_shared(Right::Panels(&panels));
+            }
         }
+    }
+
+    /// The product's columns from `start` on alone.
+    fn part(&self, start: usize, n: usize) -> Self {
+        let layout = self.layout.sliced(self.layout.rank() - 1, start, n);
+        let bias = self.epilogue.bias.map(|bias| &bias[start..start + n]);
+        let epilogue = Epilogue { bias, ..self.epilogue };
+        Job { n, epilogue, layout, starts: layout.without_matrix(), ..*self }
     }
 
     /// How many blocks the rows are cut into.

@@ -211,24 +211,25 @@ impl<E: Float> Kernel<E::Wide> for Head<'_, E> {
         let scales = [self.forward.settings.scale, 1.0].map(E::Wide::from_f64);
         let rows = [(&*d_k, (keys, d, dp)), (&*d_v, (keys, dv, dvp))];
         for (i, (from, rows)) in rows.into_iter().enumerate() {
+            let row = self.to.rows[i + 1];
             // SAFETY: the outputs have room for a row of each key.
             unsafe {
                 match self.to.pair {
-                    Pair::Own(to) => write(to[i], from, rows, scales[i]),
-                    Pair::Shared(to) => write(to[i], from, rows, scales[i]),
+                    Pair::Own(to) => write((to[i], row), from, rows, scales[i]),
+                    Pair::Shared(to) => write((to[i], row), from, rows, scales[i]),
                 }
             }
         }
     }
 }
 
-/// Writes rows of `n` columns, which lie `row` apart, times a factor.
+/// Writes rows of `n` columns, which lie `row` apart, times a factor, to rows `to_row` apart.
 ///
 /// # Safety
 ///
 /// There is room for them at `to`.
 unsafe fn write<E: Float>(
-    to: *mut E,
+    (to, to_row): (*mut E, usize),
     from: &[E::Wide],
     (rows, n, row): (usize, usize, usize),
     factor: E::Wide,
@@ -236,7 +237,7 @@ unsafe fn write<E: Float>(
     for i in 0..rows {
         for (c, &x) in from[i * row..][..n].iter().enumerate() {
             // SAFETY: the caller's.
-            unsafe { to.add(i * n + c).write(E::narrow(x * factor)) }
+            unsafe { to.add(i * to_row + c).write(E::narrow(x * factor)) }
         }
     }
 }
@@ -584,7 +585,10 @@ impl<E: Float> Head<'_, E> {
         let scale = E::Wide::from_f64(self.forward.settings.scale);
         let first = group.queries.start;
         // SAFETY: the outputs have a row for each of the head's queries.
-        unsafe { write(self.to.q.add(first * d), group.d_q, (group.queries.len(), d, dp), scale) }
+        unsafe {
+            let to = self.to.q.add(first * self.to.rows[0]);
+            write((to, self.to.rows[0]), group.d_q, (group.queries.len(), d, dp), scale);
+        }
         let (mask, head) = (self.forward.mask, self.place.head);
         // Scores are without sinks.
         let sinks = mask.sinks.iter().zip(&self.small.sinks);

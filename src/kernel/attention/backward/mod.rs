@@ -25,7 +25,7 @@ mod tests;
 use super::mask::Mask;
 use super::{Place, Settings, check_operands};
 use crate::element::Float;
-use crate::kernel::layout::{View, count};
+use crate::kernel::layout::{Layout, View, count};
 use crate::kernel::parallel::{for_each_chunk, for_each_chunk_pair};
 use crate::kernel::simd::{Isa, Lanes};
 use head::Head;
@@ -42,6 +42,8 @@ pub(crate) struct Forward<'f, E: Float> {
     pub(crate) mask: &'f Mask<'f, E>,
     /// The logarithms of the sums in two parts, over [B, H, Q] in row-major order; scores have none.
     pub(crate) sums: Option<[&'f [E::Wide]; 2]>,
+    /// Whether Q, K and V are parts of one tensor over [B, Q, 3, H, D], as their gradients are to be.
+    pub(crate) together: bool,
 }
 
 /// The gradient of one of the things that the forward pass gives. V has one from the output alone.
@@ -59,7 +61,7 @@ pub(crate) enum Given<'g, E> {
 
 /// The gradients, in row-major order.
 pub(crate) struct Gradients<E> {
-    /// Over [B, H, Q, D], [B, G, K, D] and [B, G, K, Dv].
+    /// Over [B, H, Q, D], [B, G, K, D] and [B, G, K, Dv]; where they belong together, all three are the first.
     pub(crate) q: Vec<E>,
     pub(crate) k: Vec<E>,
     pub(crate) v: Vec<E>,
@@ -94,6 +96,8 @@ struct Outputs<E: Float> {
     q: *mut E,
     /// K's and V's.
     pair: Pair<E>,
+    /// From one row of Q's, K's and V's to the next.
+    rows: [usize; 3],
     scores: Option<*mut E>,
     products: Option<*mut E>,
 }
@@ -136,7 +140,8 @@ fn sizes<E: Float>(forward: &Forward<E>, given: &Given<E>) -> Sizes {
 /// That everything has the sizes that the pieces rely on.
 fn check<E: Float>(forward: &Forward<E>, given: &Given<E>) {
     check_operands(forward.views, forward.settings, forward.mask);
-    let Sizes { batch, heads, groups, queries, keys, dv, .. } = sizes(forward, given);
+    let Sizes { batch, heads, groups, queries, keys, d, dv, .. } = sizes(forward, given);
+    assert!(!forward.together || [heads, queries, d] == [groups, keys, dv]);
     assert!(heads == 0 || groups > 0 && heads.is_multiple_of(groups));
     let rows = [batch, heads, queries];
     let all = |views: &[View<E>], last: &[usize]| {
@@ -169,31 +174,35 @@ fn backward_on<E: Float>(
     let mut smalls = vec![E::Wide::zero(); pieces * small.len];
     let work = count(&[pieces, queries]).saturating_mul(keys).saturating_mul(3 * d + 2 * dv + 16);
     let row = |each: bool, len| if each { count(&[pieces, queries, len]) } else { 0 };
-    let pair = [d, dv].map(|width| count(&[pieces, keys, width]));
     let share = heads != sizes.groups;
-    let [own, parts] = if share { [[0; 2], pair] } else { [pair, [0; 2]] };
-    let lens = [
-        count(&[pieces, queries, d]),
-        row(of_scores, keys),
-        row(forward.settings.relative.is_some(), entries),
-        own[0],
-        own[1],
-    ];
+    let layouts = layouts(sizes, forward.together);
+    let [q, k, v] = layouts.map(|layout| layout.count());
+    let (q, own, parts) = match () {
+        () if forward.together => (q + k + v, [0; 2], [0; 2]),
+        () if share => (q, [0; 2], [k, v]),
+        () => (q, [k, v], [0; 2]),
+    };
+    let scores = row(of_scores, keys);
+    let products = row(forward.settings.relative.is_some(), entries);
+    let lens = [q, scores, products, own[0], own[1]];
     let mut run = |[q, scores, products, k, v]: [&mut [MaybeUninit<E>]; 5],
                    parts: [&mut [MaybeUninit<E::Wide>]; 2]| {
+        let q = q.as_mut_ptr().cast();
         let outputs = Outputs {
-            q: q.as_mut_ptr().cast(),
-            pair: match share {
-                true => Pair::Shared(parts.map(|part| part.as_mut_ptr().cast())),
-                false => Pair::Own([k, v].map(|own| own.as_mut_ptr().cast())),
+            q,
+            pair: match () {
+                () if forward.together => Pair::Own([q; 2]),
+                () if share => Pair::Shared(parts.map(|part| part.as_mut_ptr().cast())),
+                () => Pair::Own([k, v].map(|own| own.as_mut_ptr().cast())),
             },
+            rows: layouts.map(|layout| layout.strides[2]),
             scores: of_scores.then_some(scores.as_mut_ptr().cast()),
             products: forward.settings.relative.as_ref().map(|_| products.as_mut_ptr().cast()),
         };
         for_each_chunk(&mut smalls, small.len, work, |i, sums| {
             // SAFETY: the piece's parts lie within the outputs, whose lengths are those of all pieces,
             // and no other piece has them.
-            let to = unsafe { outputs.at(i, sizes) };
+            let to = unsafe { outputs.at(i, sizes, &layouts) };
             let head = Head::new(forward, given, sizes, i, to, (&small, sums));
             E::Wide::vectorized(isa, head);
         });
@@ -232,25 +241,36 @@ impl<E: Float> Outputs<E> {
     /// # Safety
     ///
     /// There is such a piece.
-    unsafe fn at(&self, piece: usize, sizes: Sizes) -> Self {
-        let Sizes { queries, keys, d, dv, entries, .. } = sizes;
+    unsafe fn at(&self, piece: usize, sizes: Sizes, layouts: &[Layout; 3]) -> Self {
+        let Sizes { heads, queries, keys, entries, .. } = sizes;
+        let [q, k, v] = layouts.map(|Layout { offset, strides, .. }| {
+            offset + piece / heads * strides[0] + piece % heads * strides[1]
+        });
         // SAFETY: the caller's.
         unsafe {
             Outputs {
-                q: self.q.add(piece * queries * d),
+                q: self.q.add(q),
                 pair: match self.pair {
-                    Pair::Own([k, v]) => {
-                        Pair::Own([k.add(piece * keys * d), v.add(piece * keys * dv)])
-                    }
-                    Pair::Shared([k, v]) => {
-                        Pair::Shared([k.add(piece * keys * d), v.add(piece * keys * dv)])
-                    }
+                    Pair::Own(to) => Pair::Own([to[0].add(k), to[1].add(v)]),
+                    Pair::Shared(to) => Pair::Shared([to[0].add(k), to[1].add(v)]),
                 },
+                rows: self.rows,
                 scores: self.scores.map(|start| start.add(piece * queries * keys)),
                 products: self.products.map(|start| start.add(piece * queries * entries)),
             }
         }
     }
+}
+
+/// How the gradients of Q, K and V lie, a head's of K and V for each query head.
+fn layouts(sizes: Sizes, together: bool) -> [Layout; 3] {
+    let Sizes { batch, heads, queries, keys, d, dv, .. } = sizes;
+    if together {
+        let all = Layout::packed(&[batch, queries, 3, heads, d]);
+        return [0, 1, 2].map(|i| all.at(2, i).permuted(&[0, 2, 1, 3]));
+    }
+    [(queries, d), (keys, d), (keys, dv)]
+        .map(|(rows, width)| Layout::packed(&[batch, heads, rows, width]))
 }
 
 /// Outputs that are written by one run.

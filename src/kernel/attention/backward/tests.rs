@@ -33,6 +33,18 @@ fn run<E: Float>(
     case: &Case<E>,
     settings: &Settings<E>,
     mask: &Mask<E>,
+    given: (Of, View<E>),
+) -> Gradients<E> {
+    run_as(false, isa, case, settings, mask, given)
+}
+
+/// As [`run`], those of Q, K and V together or not.
+fn run_as<E: Float>(
+    together: bool,
+    isa: Isa,
+    case: &Case<E>,
+    settings: &Settings<E>,
+    mask: &Mask<E>,
     (of, up): (Of, View<E>),
 ) -> Gradients<E> {
     let [b, h, q, k] = case.dims();
@@ -53,7 +65,7 @@ fn run<E: Float>(
         Of::Scores => Given::Scores(up),
     };
     let sums = (of != Of::Scores).then(|| sums.each_ref().map(|part| &part[..]));
-    let forward = Forward { views: case.views(), settings, mask, sums };
+    let forward = Forward { views: case.views(), settings, mask, sums, together };
     backward_on(isa, &forward, given, true)
 }
 
@@ -273,6 +285,29 @@ fn the_formulas_are_the_differences_of_the_forward_pass() {
                     (slope - exact).abs() <= 1e-6 * exact.abs().max(1.0),
                     "{round} {which} {i}: {slope} {exact}"
                 );
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_of_parts_of_one_tensor_lie_where_the_parts_do() {
+    let mut rng = Rng::new(64);
+    for [b, h, n, d] in [[2, 3, 70, 24], [1, 1, 1, 1], [4, 4, 4, 4], [2, 3, 0, 5], [0, 2, 3, 4]] {
+        let case = case::<f32>(&mut rng, [b, h, h, n, n, d, d]);
+        let up = upstream(&mut rng, &case, Of::Out);
+        let settings = Settings::scaled(case.scale);
+        for isa in Isa::all() {
+            let [apart, together] = [false, true].map(|together| {
+                run_as(together, isa, &case, &settings, &Mask::NONE, (Of::Out, up.view()))
+            });
+            assert_eq!(together.q.len(), b * n * 3 * h * d);
+            for (i, x) in [apart.q, apart.k, apart.v].iter().enumerate() {
+                let at = |b: usize, h_: usize, n_: usize| ((b * n + n_) * 3 + i) * h * d + h_ * d;
+                for (row, x) in x.chunks_exact(d).enumerate() {
+                    let at = at(row / n / h, row / n % h, row % n);
+                    assert_eq!(bits(&together.q[at..at + d]), bits(x), "{i} {row}");
+                }
             }
         }
     }
