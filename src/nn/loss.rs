@@ -196,7 +196,12 @@ fn loss_of<E: Float>(
         None => 1.0,
     };
     let counted: f64 = targets.iter().flatten().map(weight).sum();
-    let factor = if summed || counted == 0.0 { 1.0 } else { 1.0 / counted };
+    let factor = match summed {
+        true => 1.0,
+        // The mean of what does not count.
+        false if counted == 0.0 => 0.0,
+        false => 1.0 / counted,
+    };
     let factor = E::Wide::from_f64(factor);
     let total = sum(View { data: &loss, layout: Layout::packed(&[loss.len()]) }, 0)[0];
     AnyTensor::from_packed(&[], vec![E::narrow(total * factor)]).recorded_from(logits, || {
