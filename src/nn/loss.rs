@@ -61,7 +61,7 @@ where
 /// # Numerics
 /// From logits, by the logarithm of the sum of exponentials less their maximum; the gradient is
 /// softmax − target, in one pass. Accumulates in f64 for f64, else in f32, pairwise over places. Where no
-/// target counts, the loss is 0, and so is its gradient.
+/// target counts, and of the mean where all of them weigh 0, the loss is 0, and so is its gradient.
 ///
 /// # Examples
 /// ```
