@@ -1,24 +1,29 @@
 //! How much memory files and layers take, counted by an allocator: a test binary of its own, since
-//! the count is the whole process's.
+//! the count of bytes is the whole process's. Where every single call counts, it is that of one thread.
 
 use shapeproof::{
-    Activation, Batch, C, Checkpoint, Embedding, FeedForward, Generator, HeadDim, Heads, Hidden,
-    Infer, Key, KvCache, LayerNorm, Linear, Model, Module, MultiHeadAttention, NoMask, Parameter,
-    Query, Seq, Source, Tensor, TensorFile, Train, Vocab, WeightLayout, bf16, parameters,
-    scaled_dot_product_attention,
+    Activation, Batch, C, Causal, Checkpoint, Embedding, FeatureMap, FeedForward, Generator,
+    HeadDim, Heads, Hidden, Infer, Key, KvCache, LayerNorm, Linear, LinearAttention, Mode, Model,
+    Module, MultiHeadAttention, NoMask, Parameter, Query, Seq, Source, Static, Tensor, TensorFile,
+    Train, Vocab, WeightLayout, bf16, parameters, scaled_dot_product_attention,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 
 /// Buffers, names, error texts and the like.
 const REST: usize = 512 << 10;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
-static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// How often this thread asked for memory, and the bytes that it has more than it gave back.
+    static OWN: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
 
 struct Counting;
 
@@ -36,23 +41,30 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc_zeroed(layout) }
     }
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), SeqCst);
+        remove(layout.size());
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { System.dealloc(block, layout) }
     }
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // Both blocks may be there while one is copied.
         add(size);
-        LIVE.fetch_sub(layout.size(), SeqCst);
+        remove(layout.size());
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { System.realloc(block, layout, size) }
     }
 }
 
 fn add(size: usize) {
-    CALLS.fetch_add(1, SeqCst);
+    let (calls, bytes) = OWN.get();
+    OWN.set((calls + 1, bytes.wrapping_add(size)));
     let live = LIVE.fetch_add(size, SeqCst) + size;
     PEAK.fetch_max(live, SeqCst);
+}
+
+fn remove(size: usize) {
+    let (calls, bytes) = OWN.get();
+    OWN.set((calls, bytes.wrapping_sub(size)));
+    LIVE.fetch_sub(size, SeqCst);
 }
 
 #[global_allocator]
@@ -64,6 +76,24 @@ fn peak<T>(f: impl FnOnce() -> T) -> (T, usize) {
     PEAK.store(before, SeqCst);
     let result = f();
     (result, PEAK.load(SeqCst) - before)
+}
+
+/// What `f` returns, run by a pool of one thread, whose own count is then that of all that `f` does: what
+/// other threads of the process do meanwhile has no part in it.
+fn alone<T: Send>(f: impl FnOnce() -> T + Send) -> T {
+    rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(f)
+}
+
+/// How many times `f` asks for memory, the second time that it runs.
+fn allocations<T>(f: impl Fn() -> T + Send) -> usize {
+    alone(move || {
+        drop(f());
+        let (before, _) = OWN.get();
+        let result = f();
+        let (after, _) = OWN.get();
+        drop(result);
+        after - before
+    })
 }
 
 /// One test at a time, with a folder of its own.
@@ -270,24 +300,29 @@ fn a_small_layer_allocates_its_output_alone() {
     let _turn = Turn::new("small");
     let layer = MultiHeadAttention::<C<32>, C<4>>::xavier(&mut Generator::seeded(1));
     let x = Tensor::<(Batch<C<2>>, Seq<C<16>>, Model<C<32>>)>::ones();
-    let forward = || layer.forward(&x, NoMask, &mut Infer);
-    forward();
-    let before = CALLS.load(SeqCst);
-    let y = forward();
-    let calls = CALLS.load(SeqCst) - before;
-    drop(y);
     // The elements, and the shared cell around them.
-    assert_eq!(calls, 2);
+    assert_eq!(allocations(|| layer.forward(&x, NoMask, &mut Infer)), 2);
 }
 
-/// How many times `f` asks for memory, the second time that it runs.
-fn allocations<T>(f: impl Fn() -> T) -> usize {
-    drop(f());
-    let before = CALLS.load(SeqCst);
-    let result = f();
-    let calls = CALLS.load(SeqCst) - before;
-    drop(result);
-    calls
+#[test]
+fn what_other_threads_allocate_is_not_counted() {
+    let _turn = Turn::new("others");
+    let (start, done) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..2 {
+                start.wait();
+                drop(vec![1u8; 1 << 20]);
+                done.wait();
+            }
+        });
+        let calls = allocations(|| {
+            start.wait();
+            done.wait();
+            Box::new(1)
+        });
+        assert_eq!(calls, 1);
+    });
 }
 
 #[test]
@@ -326,13 +361,15 @@ fn a_graph_that_is_dropped_gives_its_memory_back() {
         let loss = layer.forward(&x, &mut train).gelu().mean_all();
         train.backward(&loss)
     };
-    drop(step());
-    let before = LIVE.load(SeqCst);
-    let gradients = step();
-    let held = LIVE.load(SeqCst) - before;
-    assert!(held < 4 * (64 * 64 + 64) + 2048, "{held} bytes for the gradients");
-    drop(gradients);
-    assert_eq!(LIVE.load(SeqCst), before);
+    alone(|| {
+        drop(step());
+        let (_, before) = OWN.get();
+        let gradients = step();
+        let held = OWN.get().1.wrapping_sub(before);
+        assert!(held < 4 * (64 * 64 + 64) + 2048, "{held} bytes for the gradients");
+        drop(gradients);
+        assert_eq!(OWN.get().1, before);
+    });
 }
 
 /// 8 heads of 64 over 16,384 positions: the scores of one head alone would be 1 GiB.
@@ -347,6 +384,50 @@ fn the_memory_of_attention_is_linear_in_length() {
     let (y, peak) = peak(|| scaled_dot_product_attention(&q, &k, &k, last));
     assert!(y.to_vec().iter().all(|&y| y == 1.0));
     assert!(peak < 40 << 20, "{peak}");
+}
+
+type Long<A> = Tensor<(Batch<C<1>>, Heads<C<2>>, A, HeadDim<C<16>>)>;
+
+/// The bytes that attention and its gradients take over this length, beside what goes in.
+fn training<L: Static>(
+    attend: impl Fn(&Long<Query<L>>, &Long<Key<L>>, &Long<Key<L>>) -> Long<Query<L>>,
+) -> usize {
+    let q = Parameter::new(Long::<Query<L>>::ones());
+    let (k, v) = (Parameter::new(Long::<Key<L>>::ones()), Parameter::new(Long::<Key<L>>::ones()));
+    let mut train = Train::seeded(1);
+    let (gradients, bytes) = peak(|| {
+        let y = attend(&train.read(&q), &train.read(&k), &train.read(&v));
+        train.backward(&y.sum_all())
+    });
+    assert!(gradients.norm() > 0.0);
+    bytes
+}
+
+/// Over 8,192 positions the weights of one head would be 256 MiB, q and each other operand is 1.
+#[test]
+fn the_memory_of_attentions_gradients_is_linear_in_length() {
+    fn of<L: Static>() -> usize {
+        // Quick, since few keys are seen: those at both ends.
+        let seen = Tensor::<(Key<L>,), bool>::from_fn(|at| at[0] < 2 || at[0] + 2 >= L::N);
+        training::<L>(|q, k, v| scaled_dot_product_attention(q, k, v, &seen))
+    }
+    let _turn = Turn::new("gradients");
+    let (half, whole) = (of::<C<4096>>(), of::<C<8192>>());
+    assert!(whole < 2 * half + half / 5, "{half} for 4096 positions, {whole} for 8192");
+    assert!(whole < 16 << 20, "{whole}");
+}
+
+#[test]
+fn the_memory_of_linear_attentions_gradients_is_linear_in_length() {
+    let _turn = Turn::new("linear");
+    for features in [FeatureMap::EluPlusOne, FeatureMap::Relu, FeatureMap::Normalized] {
+        let attention = LinearAttention::new(features);
+        let half = training::<C<1024>>(|q, k, v| attention.apply(q, k, v, Causal));
+        let whole = training::<C<2048>>(|q, k, v| attention.apply(q, k, v, Causal));
+        // The weights of one head would be 16 MiB, each operand is a quarter of one.
+        assert!(whole < 2 * half + half / 5, "{half} for 1024 positions, {whole} for 2048");
+        assert!(whole < 4 << 20, "{whole}");
+    }
 }
 
 /// One token through both layers of a cache.

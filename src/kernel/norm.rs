@@ -90,7 +90,7 @@ struct Rows<'a, E> {
 
 /// Short rows that go through each step together: while the sum of one is brought together from its
 /// lanes, the next is read.
-const TOGETHER: usize = 8;
+pub(super) const TOGETHER: usize = 8;
 /// Elements in them, at most: a part of the fastest cache.
 const NEAR: usize = 2048;
 
@@ -100,31 +100,15 @@ impl<E: Float> Kernel<E::Wide> for Rows<'_, E> {
     #[inline(always)]
     unsafe fn run<V: Vector<Scalar = E::Wide>>(self) {
         let n = self.norm.size;
-        let together = (NEAR / n).clamp(1, TOGETHER);
-        let epsilon = E::Wide::from_f64(self.norm.epsilon);
+        let together = self.norm.together();
         let mut first = 0;
         while first < self.count {
             let rows = together.min(self.count - first);
-            let (mut means, mut scales) =
-                ([E::Wide::zero(); TOGETHER], [E::Wide::zero(); TOGETHER]);
             // SAFETY: the instruction set is the caller's, the rows those of `Rows`.
             unsafe {
                 let (from, to) = (self.from.add(first * n), self.to.add(first * n));
-                if self.norm.centered {
-                    for (row, sum) in means[..rows].iter_mut().enumerate() {
-                        *sum = mean::<E, V>(from.add(row * n), n);
-                    }
-                }
-                for (row, (mean, scale)) in means.iter_mut().zip(&mut scales[..rows]).enumerate() {
-                    let squares;
-                    if self.norm.centered {
-                        (*mean, squares) = moments::<E, V>(from.add(row * n), n, *mean);
-                    } else {
-                        squares = mean_of_squares::<E, V>(from.add(row * n), n);
-                    }
-                    *scale = (squares + epsilon).sqrt().recip();
-                }
-                for (row, moments) in means.into_iter().zip(scales).take(rows).enumerate() {
+                let moments = self.norm.moments::<V>(from, rows);
+                for (row, moments) in moments.into_iter().enumerate().take(rows) {
                     self.norm.finish::<V>(from.add(row * n), to.add(row * n), moments);
                 }
             }
@@ -134,24 +118,43 @@ impl<E: Float> Kernel<E::Wide> for Rows<'_, E> {
 }
 
 impl<E: Float> Norm<'_, E> {
-    /// The mean of a row (0 where that stays) and what its distance from it is multiplied by.
+    /// How many rows go through each step together.
+    pub(super) fn together(&self) -> usize {
+        (NEAR / self.size).clamp(1, TOGETHER)
+    }
+
+    /// The mean of each row (0 where that stays) and what its distance from it is multiplied by.
     ///
     /// # Safety
     ///
-    /// The processor has the instruction set of `V`; the row can be read at `from`.
+    /// The processor has the instruction set of `V`; so many rows, [`TOGETHER`] at most, can be read at `from`.
     #[inline(always)]
     pub(super) unsafe fn moments<V: Vector<Scalar = E::Wide>>(
         &self,
         from: *const E,
-    ) -> (E::Wide, E::Wide) {
+        rows: usize,
+    ) -> [(E::Wide, E::Wide); TOGETHER] {
+        let n = self.size;
+        let epsilon = E::Wide::from_f64(self.epsilon);
+        let mut both = [(E::Wide::zero(), E::Wide::zero()); TOGETHER];
         // SAFETY: the caller's.
-        let (mean, squares) = unsafe {
-            match self.centered {
-                true => moments::<E, V>(from, self.size, mean::<E, V>(from, self.size)),
-                false => (E::Wide::zero(), mean_of_squares::<E, V>(from, self.size)),
+        unsafe {
+            if self.centered {
+                for (row, (sum, _)) in both[..rows].iter_mut().enumerate() {
+                    *sum = mean::<E, V>(from.add(row * n), n);
+                }
             }
-        };
-        (mean, (squares + E::Wide::from_f64(self.epsilon)).sqrt().recip())
+            for (row, (mean, scale)) in both[..rows].iter_mut().enumerate() {
+                let squares;
+                if self.centered {
+                    (*mean, squares) = moments::<E, V>(from.add(row * n), n, *mean);
+                } else {
+                    squares = mean_of_squares::<E, V>(from.add(row * n), n);
+                }
+                *scale = (squares + epsilon).sqrt().recip();
+            }
+        }
+        both
     }
 
     /// One row, given its mean (0 where that stays) and what its distance from it is multiplied by.

@@ -7,12 +7,13 @@
 
 use super::elementwise::{pack, pack_part};
 use super::layout::View;
-use super::norm::Norm;
+use super::norm::{Norm, TOGETHER};
 use super::output::written;
 use super::parallel::for_each_chunk_pair;
 use super::runs::Runs;
-use super::simd::elements::{load_first, store_first, sum_of_lanes};
+use super::simd::elements::{load, load_first, store, store_first};
 use super::simd::{Isa, Kernel, Lanes, Vector};
+use super::sums::sums_of;
 use crate::element::Float;
 use num_traits::Zero;
 use std::borrow::Cow;
@@ -33,15 +34,22 @@ pub(crate) fn norm_backward<E: Float>(x: View<E>, g: View<E>, norm: Norm<E>) -> 
     let group = (GROUP / n.max(1)).max(ROWS) * n;
     let (isa, runs) = (Isa::best(), Runs::new([&g.layout]));
     let packed = x.as_slice().map_or_else(|| Cow::Owned(pack(x)), Cow::Borrowed);
+    let given = g.as_slice();
     let mut sums = vec![E::Wide::zero(); count.div_ceil(group.max(1)) * 2 * n];
     let write = |i: usize, out: &mut [MaybeUninit<E>], sums: &mut [E::Wide]| {
-        let rows = pack_part(g.data, &runs, i * group, out);
-        let x = &packed[i * group..][..rows.len()];
+        let x = &packed[i * group..][..out.len()];
+        let (g, to) = match given {
+            Some(all) => (all[i * group..][..out.len()].as_ptr(), out.as_mut_ptr().cast()),
+            None => {
+                let to = pack_part(g.data, &runs, i * group, out).as_mut_ptr();
+                (to.cast_const(), to)
+            }
+        };
         let (weight, bias) = sums.split_at_mut(n);
-        E::Wide::vectorized(isa, Back { norm, x, rows, weight, bias });
+        E::Wide::vectorized(isa, Back { norm, x, g, to, weight, bias });
     };
     let parts = (&mut sums[..], 2 * n);
-    // SAFETY: the chunks cover the output, and `pack_part` writes all of each.
+    // SAFETY: the chunks cover the output and are whole rows, all of which `Back` writes.
     let rows = unsafe {
         written(count, |out| for_each_chunk_pair((out, group), parts, count * COST, write))
     };
@@ -53,156 +61,178 @@ pub(crate) fn norm_backward<E: Float>(x: View<E>, g: View<E>, norm: Norm<E>) -> 
     [rows, narrow(&totals[..n]), narrow(&totals[n..])]
 }
 
-/// Rows and their gradients, in whose place those of x are put; what they add to the gradients of weight
-/// and bias.
+/// Rows, the gradients given for them, where those of x go (there, or elsewhere without overlap), and what
+/// they add to the gradients of weight and bias. Whoever makes one vouches for as many elements at `g` and
+/// `to` as `x` has.
 struct Back<'a, E: Float> {
     norm: Norm<'a, E>,
     x: &'a [E],
-    rows: &'a mut [E],
+    g: *const E,
+    to: *mut E,
     weight: &'a mut [E::Wide],
     bias: &'a mut [E::Wide],
+}
+
+/// A row's numbers.
+#[derive(Clone, Copy)]
+struct Moments<R> {
+    mean: R,
+    scale: R,
+    /// The mean of h (0 where rows keep their mean) and that of h · n.
+    of_h: R,
+    of_product: R,
 }
 
 impl<E: Float> Kernel<E::Wide> for Back<'_, E> {
     type Output = ();
 
     #[inline(always)]
-    unsafe fn run<V: Vector<Scalar = E::Wide>>(self) {
+    unsafe fn run<V: Vector<Scalar = E::Wide>>(mut self) {
         let n = self.norm.size;
-        assert!(self.x.len() == self.rows.len() && self.x.len().is_multiple_of(n));
+        assert!(self.x.len().is_multiple_of(n));
         assert!(self.weight.len() == n && self.bias.len() == n);
-        for row in 0..self.x.len() / n {
-            let (x, g) = (&self.x[row * n..][..n], &mut self.rows[row * n..][..n]);
-            let row = Row { norm: self.norm, x: x.as_ptr(), g: g.as_mut_ptr() };
-            // SAFETY: the instruction set is the caller's; all four slices have `n` elements.
-            unsafe { row.run::<V>(self.weight.as_mut_ptr(), self.bias.as_mut_ptr()) };
+        let (count, together) = (self.x.len() / n, self.norm.together());
+        let whole = n / V::LANES * V::LANES;
+        for first in (0..count).step_by(together) {
+            let rows = together.min(count - first);
+            // SAFETY: the instruction set is the caller's; these rows lie within those of `Back`.
+            unsafe {
+                let moments = self.moments::<V>(first, rows);
+                for at in (0..whole).step_by(V::LANES) {
+                    self.finish::<V, true>((first, at), V::LANES, &moments[..rows]);
+                }
+                if whole < n {
+                    self.finish::<V, false>((first, whole), n - whole, &moments[..rows]);
+                }
+            }
         }
     }
 }
 
-struct Row<'a, E> {
-    norm: Norm<'a, E>,
-    x: *const E,
-    g: *mut E,
-}
-
-/// A row's numbers, in all lanes.
-#[derive(Clone, Copy)]
-struct Moments<V> {
-    mean: V,
-    scale: V,
-    /// The mean of h (0 where rows keep their mean) and that of h · n.
-    of_h: V,
-    of_product: V,
-}
-
-impl<E: Float> Row<'_, E> {
+impl<E: Float> Back<'_, E> {
+    /// The numbers of some rows from the `first` on.
+    ///
     /// # Safety
     ///
-    /// The processor has the instruction set of `V`; x, g, `weight` and `bias` are the first of
-    /// `norm.size` elements.
+    /// The processor has the instruction set of `V`; there are such rows, at most [`TOGETHER`].
     #[inline(always)]
-    unsafe fn run<V: Vector<Scalar = E::Wide>>(&self, weight: *mut E::Wide, bias: *mut E::Wide) {
+    unsafe fn moments<V: Vector<Scalar = E::Wide>>(
+        &self,
+        first: usize,
+        rows: usize,
+    ) -> [Moments<E::Wide>; TOGETHER] {
         let n = self.norm.size;
-        let whole = n / V::LANES * V::LANES;
-        let zero = E::Wide::zero();
         #[allow(clippy::cast_precision_loss, reason = "lengths below 2^53 are exact")]
         let share = E::Wide::from_f64(1.0 / n as f64);
-        // SAFETY: the caller's; `count` elements from `at` on are within the row.
+        let zero = E::Wide::zero();
+        let mut all = [Moments { mean: zero, scale: zero, of_h: zero, of_product: zero }; TOGETHER];
+        // SAFETY: the caller's; places are within the row.
         unsafe {
-            let (mean, scale) = self.norm.moments::<V>(self.x);
-            let (mean, scale, none) = (V::splat(mean), V::splat(scale), V::splat(zero));
-            let mut moments = Moments { mean, scale, of_h: none, of_product: none };
-            let mut sums = [none; 2];
-            for at in (0..whole).step_by(V::LANES) {
-                self.add_products(at, V::LANES, moments, &mut sums);
-            }
-            if whole < n {
-                self.add_products(whole, n - whole, moments, &mut sums);
-            }
-            let [of_h, of_product] = [sum_of_lanes(sums[0]), sum_of_lanes(sums[1])];
-            if self.norm.centered {
-                moments.of_h = V::splat(of_h * share);
-            }
-            moments.of_product = V::splat(of_product * share);
-            for at in (0..whole).step_by(V::LANES) {
-                self.finish(at, V::LANES, moments, [weight, bias]);
-            }
-            if whole < n {
-                self.finish(whole, n - whole, moments, [weight, bias]);
+            let both = self.norm.moments::<V>(self.x.as_ptr().add(first * n), rows);
+            for (row, (mean, scale)) in both.into_iter().enumerate().take(rows) {
+                let start = (first + row) * n;
+                let splat = (V::splat(mean), V::splat(scale));
+                let products = |[normal, _, h]: [V; 3]| [h, h.mul(normal)];
+                let [of_h, of_product] = sums_of(
+                    n,
+                    |at| products(self.parts::<V, true>(start, at, V::LANES, splat)),
+                    |at, count| products(self.parts::<V, false>(start, at, count, splat)),
+                );
+                let of_h = if self.norm.centered { of_h * share } else { zero };
+                all[row] = Moments { mean, scale, of_h, of_product: of_product * share };
             }
         }
+        all
     }
 
-    /// n, g and h of `count` elements from `at` on; 0 for g and h in the lanes past them.
+    /// n, g and h of `count` elements of the row that starts at `start`, from `at` on; 0 for g and h in the
+    /// lanes past them.
     ///
     /// # Safety
     ///
-    /// The processor has the instruction set of `V`; there are so many elements, and no vector has fewer.
+    /// The processor has the instruction set of `V`; there are so many elements, where they are `WHOLE` a
+    /// vector of them.
     #[inline(always)]
-    unsafe fn parts<V: Vector<Scalar = E::Wide>>(
+    unsafe fn parts<V: Vector<Scalar = E::Wide>, const WHOLE: bool>(
         &self,
+        start: usize,
         at: usize,
         count: usize,
-        moments: Moments<V>,
+        (mean, scale): (V, V),
     ) -> [V; 3] {
-        let zero = E::Wide::zero();
         // SAFETY: the caller's.
         unsafe {
-            let x = load_first::<E, V>(self.x.add(at), count, zero);
-            let g = load_first::<E, V>(self.g.add(at), count, zero);
+            let x = read::<E, V, WHOLE>(self.x.as_ptr().add(start + at), count);
+            let g = read::<E, V, WHOLE>(self.g.add(start + at), count);
             let h = match self.norm.weight {
-                Some(weight) => g.mul(load_first::<E, V>(weight.as_ptr().add(at), count, zero)),
+                Some(weight) => g.mul(read::<E, V, WHOLE>(weight.as_ptr().add(at), count)),
                 None => g,
             };
-            [x.sub(moments.mean).mul(moments.scale), g, h]
+            [x.sub(mean).mul(scale), g, h]
         }
     }
 
-    /// Adds h and h · n to the sums.
+    /// Writes the gradients of x in `count` columns of rows from the `first` on, and adds to those of weight
+    /// and bias, row by row.
     ///
     /// # Safety
     ///
-    /// As [`parts`](Self::parts).
+    /// As [`parts`](Self::parts), for each of the rows.
     #[inline(always)]
-    unsafe fn add_products<V: Vector<Scalar = E::Wide>>(
-        &self,
-        at: usize,
+    unsafe fn finish<V: Vector<Scalar = E::Wide>, const WHOLE: bool>(
+        &mut self,
+        (first, at): (usize, usize),
         count: usize,
-        moments: Moments<V>,
-        sums: &mut [V; 2],
+        rows: &[Moments<E::Wide>],
     ) {
-        // SAFETY: the caller's.
+        let n = self.norm.size;
+        // SAFETY: the caller's; there are as many sums as columns.
         unsafe {
-            let [normal, _, h] = self.parts(at, count, moments);
-            *sums = [sums[0].add(h), sums[1].add(h.mul(normal))];
-        }
-    }
-
-    /// Writes the gradient of x in the place of g, and adds to those of weight and bias.
-    ///
-    /// # Safety
-    ///
-    /// As [`parts`](Self::parts); there are as many sums.
-    #[inline(always)]
-    unsafe fn finish<V: Vector<Scalar = E::Wide>>(
-        &self,
-        at: usize,
-        count: usize,
-        moments: Moments<V>,
-        [weight, bias]: [*mut E::Wide; 2],
-    ) {
-        // SAFETY: the caller's.
-        unsafe {
-            let [normal, g, h] = self.parts(at, count, moments);
-            let result = h.sub(moments.of_h).sub(normal.mul(moments.of_product));
-            store_first(result.mul(moments.scale), count, self.g.add(at));
-            for (to, term) in [(weight, g.mul(normal)), (bias, g)] {
-                let sum = load_first::<E::Wide, V>(to.add(at), count, E::Wide::zero());
-                store_first(sum.add(term), count, to.add(at));
+            let of = [self.weight.as_mut_ptr().add(at), self.bias.as_mut_ptr().add(at)];
+            let mut sums = of.map(|from| read::<E::Wide, V, WHOLE>(from, count));
+            for (row, moments) in rows.iter().enumerate() {
+                let start = (first + row) * n;
+                let (mean, scale) = (V::splat(moments.mean), V::splat(moments.scale));
+                let [normal, g, h] = self.parts::<V, WHOLE>(start, at, count, (mean, scale));
+                let [of_h, of_product] = [moments.of_h, moments.of_product].map(|x| V::splat(x));
+                let result = h.sub(of_h).sub(normal.mul(of_product)).mul(scale);
+                write::<E, V, WHOLE>(result, count, self.to.add(start + at));
+                sums = [sums[0].add(g.mul(normal)), sums[1].add(g)];
+            }
+            for (sum, to) in sums.into_iter().zip(of) {
+                write::<E::Wide, V, WHOLE>(sum, count, to);
             }
         }
     }
+}
+
+/// `count` elements, where they are `WHOLE` a vector of them; 0 in the lanes past them.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`; the elements can be read.
+#[inline(always)]
+unsafe fn read<E: Float, V: Vector<Scalar = E::Wide>, const WHOLE: bool>(
+    from: *const E,
+    count: usize,
+) -> V {
+    // SAFETY: the caller's.
+    unsafe { if WHOLE { load(from) } else { load_first(from, count, E::Wide::zero()) } }
+}
+
+/// As [`read`], the other way.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`; the elements can be written.
+#[inline(always)]
+unsafe fn write<E: Float, V: Vector<Scalar = E::Wide>, const WHOLE: bool>(
+    vector: V,
+    count: usize,
+    to: *mut E,
+) {
+    // SAFETY: the caller's.
+    unsafe { if WHOLE { store(vector, to) } else { store_first(vector, count, to) } }
 }
 
 #[cfg(test)]

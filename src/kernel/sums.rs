@@ -29,17 +29,41 @@ pub(super) unsafe fn sums<E: Float, V: Vector<Scalar = E::Wide>, const N: usize>
     none: E::Wide,
     f: impl Fn(V) -> [V; N],
 ) -> [E::Wide; N] {
+    // SAFETY: the caller's; places are within the line.
+    unsafe {
+        let whole = |at| f(load::<E, V>(line.add(at)));
+        let part = |at, count| f(load_first::<E, V>(line.add(at), count, none));
+        sums_of(n, whole, part)
+    }
+}
+
+/// The sums of `n` lanes' `N` numbers: of a whole vector at a place, and of a part, in whose other lanes
+/// they are 0.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`; both may be asked for all that lies below `n`.
+#[inline(always)]
+pub(super) unsafe fn sums_of<V: Vector<Scalar: Zero>, const N: usize>(
+    n: usize,
+    whole: impl Fn(usize) -> [V; N],
+    part: impl Fn(usize, usize) -> [V; N],
+) -> [V::Scalar; N] {
     let leaf = LEAF * V::LANES;
-    // SAFETY: the caller's; every leaf lies in the line; a place is read while a sum waits there.
+    let of_leaf = |at, n| {
+        // SAFETY: the caller's.
+        unsafe { sum_of_leaf(at, n, &whole, &part) }
+    };
+    // SAFETY: the caller's; a place is read while a sum waits there.
     unsafe {
         let sum = if n <= leaf {
-            sum_of_leaf::<E, V, N>(line, n, none, &f)
+            of_leaf(0, n)
         } else {
             // A sum of 2ⁱ leaves waits at place i for the next of its kind, while bit i of `leaves` is 1.
             let mut waiting = [const { MaybeUninit::<[V; N]>::uninit() }; LEVELS];
             let mut leaves = 0usize;
             while (leaves + 1) * leaf <= n {
-                let mut sum = sum_of_leaf::<E, V, N>(line.add(leaves * leaf), leaf, none, &f);
+                let mut sum = of_leaf(leaves * leaf, leaf);
                 let pairs = leaves.trailing_ones() as usize;
                 for other in &waiting[..pairs] {
                     sum = add(other.assume_init(), sum);
@@ -48,7 +72,7 @@ pub(super) unsafe fn sums<E: Float, V: Vector<Scalar = E::Wide>, const N: usize>
                 leaves += 1;
             }
             let done = leaves * leaf;
-            let mut sum = sum_of_leaf::<E, V, N>(line.add(done), n - done, none, &f);
+            let mut sum = of_leaf(done, n - done);
             for (level, other) in waiting.iter().enumerate() {
                 if leaves >> level & 1 == 1 {
                     sum = add(other.assume_init(), sum);
@@ -56,7 +80,7 @@ pub(super) unsafe fn sums<E: Float, V: Vector<Scalar = E::Wide>, const N: usize>
             }
             sum
         };
-        let mut numbers = [E::Wide::zero(); N];
+        let mut numbers = [V::Scalar::zero(); N];
         for (number, sum) in numbers.iter_mut().zip(sum) {
             *number = sum_of_lanes(sum);
         }
@@ -64,35 +88,35 @@ pub(super) unsafe fn sums<E: Float, V: Vector<Scalar = E::Wide>, const N: usize>
     }
 }
 
-/// As [`sums`], lane by lane, of at most a leaf.
+/// As [`sums_of`], lane by lane, of at most a leaf from `start` on.
 ///
 /// # Safety
 ///
-/// As [`sums`].
+/// As [`sums_of`].
 #[inline(always)]
-unsafe fn sum_of_leaf<E: Float, V: Vector<Scalar = E::Wide>, const N: usize>(
-    line: *const E,
+unsafe fn sum_of_leaf<V: Vector<Scalar: Zero>, const N: usize>(
+    start: usize,
     n: usize,
-    none: E::Wide,
-    f: &impl Fn(V) -> [V; N],
+    whole: &impl Fn(usize) -> [V; N],
+    part: &impl Fn(usize, usize) -> [V; N],
 ) -> [V; N] {
     let step = PARTS * V::LANES;
-    // SAFETY: the caller's; all that is read lies in the line.
+    // SAFETY: the caller's.
     unsafe {
-        let mut parts = [[V::splat(E::Wide::zero()); N]; PARTS];
+        let mut parts = [[V::splat(V::Scalar::zero()); N]; PARTS];
         let mut at = 0;
         while at + step <= n {
-            for (i, part) in parts.iter_mut().enumerate() {
-                *part = add(*part, f(load::<E, V>(line.add(at + i * V::LANES))));
+            for (i, sum) in parts.iter_mut().enumerate() {
+                *sum = add(*sum, whole(start + at + i * V::LANES));
             }
             at += step;
         }
-        for part in &mut parts {
+        for sum in &mut parts {
             if at >= n {
                 break;
             }
             let count = V::LANES.min(n - at);
-            *part = add(*part, f(load_first::<E, V>(line.add(at), count, none)));
+            *sum = add(*sum, part(start + at, count));
             at += count;
         }
         add(add(parts[0], parts[1]), add(parts[2], parts[3]))

@@ -61,7 +61,7 @@ where
 /// # Numerics
 /// From logits, by the logarithm of the sum of exponentials less their maximum; the gradient is
 /// softmax − target, in one pass. Accumulates in f64 for f64, else in f32, pairwise over places. Where no
-/// target counts, the loss is 0, and so is its gradient.
+/// target counts, and of the mean where all of them weigh 0, the loss is 0, and so is its gradient.
 ///
 /// # Examples
 /// ```
@@ -196,7 +196,12 @@ fn loss_of<E: Float>(
         None => 1.0,
     };
     let counted: f64 = targets.iter().flatten().map(weight).sum();
-    let factor = if summed || counted == 0.0 { 1.0 } else { 1.0 / counted };
+    let factor = match summed {
+        true => 1.0,
+        // The mean of what does not count.
+        false if counted == 0.0 => 0.0,
+        false => 1.0 / counted,
+    };
     let factor = E::Wide::from_f64(factor);
     let total = sum(View { data: &loss, layout: Layout::packed(&[loss.len()]) }, 0)[0];
     AnyTensor::from_packed(&[], vec![E::narrow(total * factor)]).recorded_from(logits, || {

@@ -162,7 +162,7 @@ impl<R: UpdateRule> Optimizer<R> {
     /// # Errors
     /// Where the rate is negative or not finite; no parameter of the module has a gradient, though there
     /// are gradients; two parameters have one name; or a parameter has other sizes or elements than its
-    /// state. Nothing has changed then.
+    /// state, or by now a group whose rule keeps more or less of it. Nothing has changed then.
     pub fn step<M: Module + ?Sized>(
         &mut self,
         module: &mut M,
@@ -191,7 +191,8 @@ impl<R: UpdateRule> Optimizer<R> {
             if self.gradient_of(name, *parameter, gradients).is_some()
                 && let Some(state) = self.state.get(name)
             {
-                state.check(name, *parameter)?;
+                let rule = rule_of(&self.rule, &self.groups, name);
+                state.check(name, *parameter, rule.slots().len())?;
             }
         }
         if found {
@@ -290,11 +291,17 @@ impl State {
         State { updates: 0, slots }
     }
 
-    fn check(&self, name: &str, parameter: &dyn AnyParameter) -> Result<()> {
-        let (element, dims) = match &self.slots {
-            Slots::F32(slots) => (f32::NAME, slots.first().map(AnyTensor::dims)),
-            Slots::F64(slots) => (f64::NAME, slots.first().map(AnyTensor::dims)),
+    /// Whether this is state of such a parameter, by a rule that keeps so many `slots`.
+    fn check(&self, name: &str, parameter: &dyn AnyParameter, slots: usize) -> Result<()> {
+        let (element, dims, kept) = match &self.slots {
+            Slots::F32(kept) => (f32::NAME, kept.first().map(AnyTensor::dims), kept.len()),
+            Slots::F64(kept) => (f64::NAME, kept.first().map(AnyTensor::dims), kept.len()),
         };
+        if kept != slots {
+            return Err(Error::value(format!(
+                "parameter {name:?} has {kept} tensors of state, but its rule keeps {slots}"
+            )));
+        }
         let (expected, found) = (parameter.dims(), dims.unwrap_or(&[]));
         if element == parameter.wide_element() && dims.is_none_or(|dims| *dims == *expected) {
             return Ok(());

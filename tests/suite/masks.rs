@@ -3,9 +3,10 @@
 //! the library gets in its own types.
 
 use shapeproof::{
-    Attention, Batch, BlockMask, Causal, CausalFromStart, DistanceBias, Element, Float,
-    HeadBlockMask, HeadDim, Heads, Key, KvHeads, KvOf, MaskFor, NoMask, Prefix, Query, ScoreBias,
-    Segments, Size, SlidingWindow, Static, Tensor, ValueDim, dispatch, dyn_size,
+    AnyParameter, Attention, Batch, BlockMask, Causal, CausalFromStart, DistanceBias, Element,
+    Float, HeadBlockMask, HeadDim, Heads, Key, KvHeads, KvOf, MaskFor, Mode, NoMask, Parameter,
+    ParameterId, Prefix, Query, ScoreBias, Segments, Size, SlidingWindow, Static, Tensor, Train,
+    ValueDim, dispatch, dyn_size,
 };
 
 /// The sizes of one attention.
@@ -310,6 +311,28 @@ where
     E: Float,
 {
     by_axes!(over, shape, narrowed(&over.values), ScoreBias)
+}
+
+/// As a parameter that is read: what it is called, and the mask.
+pub(crate) fn learned<'a, B, H, Q, K, E>(
+    over: &Over<f64>,
+    shape: Scores<B, H, Q, K>,
+    train: &mut Train,
+) -> (ParameterId, Typed<'a, B, H, Q, K, E>)
+where
+    B: Size + 'a,
+    H: Size + 'a,
+    Q: Size + 'a,
+    K: Size + 'a,
+    E: Float,
+{
+    let mut id = None;
+    let mask: Typed<'a, B, H, Q, K, E> = by_axes!(over, shape, narrowed(&over.values), |bias| {
+        let parameter = Parameter::new(bias);
+        id = Some(parameter.id());
+        ScoreBias(train.read(&parameter))
+    });
+    (id.unwrap(), mask)
 }
 
 /// `parts`, up to three of them, joined by `&`.

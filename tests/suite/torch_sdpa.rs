@@ -10,7 +10,7 @@ use shapeproof::{
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close};
-use crate::masks::{Over, Part, Sizes, joined, narrowed, widened};
+use crate::masks::{Over, Part, Sizes, joined, learned, narrowed, widened};
 use crate::torch_mha::{known_inputs, tolerance};
 
 #[test]
@@ -125,17 +125,35 @@ where
     let (of_q, of_k, of_v) = (Parameter::new(q), Parameter::new(k), Parameter::new(v));
     let mut train = Train::seeded(0);
     let (q, k, v) = (train.read(&of_q), train.read(&of_k), train.read(&of_v));
+    let mut of_masks = Vec::new();
+    let typed: Vec<_> = parts
+        .iter()
+        .map(|part| match part {
+            Part::Bias(bias) if case.tensors.has("grad64.attn_mask") => {
+                let (id, mask) = learned(bias, (batch, heads, query, key), &mut train);
+                of_masks.push(id);
+                mask
+            }
+            _ => part.typed((batch, heads, query, key)),
+        })
+        .collect();
     let y = attention.apply(&q, &k, &v, joined(&typed));
     let up = Tensor::try_from_vec(y.shape(), values("up.output")).unwrap();
     let gradients = train.backward(&y.mul(&up).sum_all());
-    let found = [
-        ("q", gradients.of(&of_q).to_vec()),
-        ("k", gradients.of(&of_k).to_vec()),
-        ("v", gradients.of(&of_v).to_vec()),
+    let mut found = vec![
+        ("q", widened(&gradients.of(&of_q).to_vec())),
+        ("k", widened(&gradients.of(&of_k).to_vec())),
+        ("v", widened(&gradients.of(&of_v).to_vec())),
     ];
+    let of_mask = |id| gradients.find(id).unwrap().to::<f64>().to_vec();
+    found.extend(of_masks.into_iter().map(|id| ("attn_mask", of_mask(id))));
+    let asked = case.tensors.names().filter(|name| name.starts_with("grad64.")).count();
+    if asked != found.len() {
+        return Err(format!("{asked} gradients, of which {} are compared", found.len()));
+    }
     for (name, found) in found {
         let want = case.tensors.f64(&format!("grad64.{name}"));
-        close(&format!("gradient of {name} ({how})"), &widened(&found), &want, rtol, atol)?;
+        close(&format!("gradient of {name} ({how})"), &found, &want, rtol, atol)?;
     }
     Ok(())
 }

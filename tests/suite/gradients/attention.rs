@@ -4,9 +4,11 @@ use shapeproof::{
     Alibi, Attention, Axis, Batch, C, Causal, Distance, DistanceBias, DistanceBuckets, DivisibleBy,
     Dropout, EntriesFor, Flat, Generator, GroupedAttention, HeadDim, Heads, Key, KvHeads, KvOf,
     MaskFor, Mode, Model, Module, MultiHeadAttention, NoBias, NoMask, Parameter, Query,
-    RelativePositions, ScoreBias, Seq, Shape, Sinks, Size, SlidingWindow, Stage, Static, Tensor,
-    Train, ValueDim, dyn_size, parameters, parameters_mut, try_check_gradients,
+    RelativePositions, ScoreBias, ScoreFn, Seq, Shape, Sinks, Size, SlidingWindow, Stage, Static,
+    Tensor, Train, ValueDim, dyn_size, parameters, parameters_mut, try_check_gradients,
 };
+
+use crate::masks::{Over, Part, Sizes, Typed};
 
 const TOLERANCE: f64 = 1e-6;
 
@@ -188,6 +190,69 @@ fn by_stage<B: Size, H: Static, KV: KvOf<Heads<H>>, Q: Size, K: Size, D: Size, V
 #[test]
 fn scores_agree_with_differences_at_every_stage() {
     for_all_sizes!(by_stage);
+}
+
+fn by_mask<B: Size, H: Static, KV: KvOf<Heads<H>>, Q: Size, K: Size, D: Size, V: Size>(
+    sizes: &str,
+    mut module: ByHead<B, H, KV, Q, K, D, V>,
+) {
+    let (batch, heads, query, _) = module.q.shape();
+    let shape = (batch, heads, query, module.k.shape().2);
+    let [b, h, n, m] = [batch.0.get(), H::N, query.0.get(), shape.3.0.get()];
+    let of = Sizes::new(b, h, n, m, module.q.shape().3.0.get());
+    let mut places = 0_usize;
+    let mut every_third = || {
+        places += 1;
+        !places.is_multiple_of(3)
+    };
+    let mut over = |axes| Part::Keep(Over::of(of, axes, &mut every_third));
+    // Blocks that divide both lengths, and of which there are several where that goes.
+    let size = (1..=n.min(m).max(1)).rev().find(|&s| (n % s, m % s) == (0, 0) && s < 3).unwrap();
+    let blocks = n / size * (m / size);
+    let visible = |count: usize| (0..count).map(|i| i % 3 != 1).collect();
+    let halves = vec![[n / 2, m / 2], [n - n / 2, m - m / 2]];
+    let mut masks = vec![
+        over([false, false, false, true]),
+        over([true, false, false, true]),
+        over([true, true, true, true]),
+        Part::CausalFromStart,
+        Part::Prefix(2),
+        Part::Window { behind: 1, ahead: 0, global: 1 },
+        Part::Blocks { size, by_head: false, visible: visible(blocks) },
+        Part::Blocks { size, by_head: true, visible: visible(h * blocks) },
+    ];
+    for causal in [false, true] {
+        masks.push(Part::Segments { lengths: halves.clone(), causal });
+    }
+    let masks = masks.iter().map(|part| (format!("{part:?}"), part.typed(shape)));
+    let own = ScoreFn::<f64>::new(|block| {
+        // A distance that no key may be at, and a slope.
+        block.fill(
+            |i, j| if i == j + 1 { f64::NEG_INFINITY } else { if i < j { 0.3 } else { 0.1 } },
+        );
+    });
+    let own: Typed<'_, _, _, _, _, _> = Box::new(own);
+    for (what, mask) in masks.chain([("a function".to_owned(), own)]) {
+        let dropout = Dropout::try_new(0.3).unwrap();
+        try_check_gradients(&mut module, TOLERANCE, |at, train| {
+            let mask = NoMask & &*mask & at.terms.of(train);
+            let (q, k, v) = (train.read(&at.q), train.read(&at.k), train.read(&at.v));
+            let attention = Attention::new().softcap(1.5).dropout(dropout, train);
+            let (y, weights) = attention.apply_with_weights(&q, &k, &v, mask);
+            weighed(&y).add(&weighed(&weights))
+        })
+        .unwrap_or_else(|error| panic!("{what}, {sizes}: {error}"));
+    }
+}
+
+#[test]
+fn every_kind_of_mask_agrees_with_differences() {
+    by_head!(by_mask, C<2>, KvHeads(C::<1>), [1, 4, 6, 3, 5]);
+    by_head!(by_mask, C<2>, Heads(C::<2>), [2, 2, 2, 2, 2]);
+    by_head!(by_mask, C<1>, Heads(C::<1>), [1, 1, 1, 1, 1]);
+    by_head!(by_mask, C<2>, KvHeads(C::<1>), [0, 2, 4, 2, 3]);
+    by_head!(by_mask, C<2>, KvHeads(C::<1>), [2, 0, 4, 2, 3]);
+    by_head!(by_mask, C<2>, KvHeads(C::<1>), [2, 2, 0, 2, 3]);
 }
 
 /// A layer, what goes in and what is added to its scores.

@@ -1,9 +1,10 @@
 //! What must hold of every gradient: bits for any number of threads, hidden values, cuts, sharing.
 
 use shapeproof::{
-    Activation, Batch, C, Causal, Embedding, FeatureMap, FeedForward, Generator, Gradients,
-    HeadDim, Heads, Infer, Key, LayerNorm, Linear, LinearAttention, Mode, Model, Parameter, Query,
-    Seq, Shape, Tensor, Train, Vocab, try_cross_entropy,
+    Activation, Attention, Batch, C, Causal, Dropout, Embedding, FeatureMap, FeedForward,
+    Generator, Gradients, HeadDim, Heads, Infer, Key, LayerNorm, Linear, LinearAttention, Mode,
+    Model, Module, Optimizer, Parameter, Query, Seq, Sgd, Shape, Tensor, Train, Vocab, parameters,
+    try_cross_entropy,
 };
 
 /// All gradients of a small model with every kind of kernel, as bits.
@@ -222,6 +223,77 @@ fn backward_may_be_asked_twice() {
     let loss = x.mul(&x).sum_all();
     let twice = [0, 1].map(|_| train.backward(&loss).of(&p).to_vec());
     assert_eq!(twice, [vec![6.0, 8.0], vec![6.0, 8.0]]);
+}
+
+#[test]
+fn what_changes_between_the_passes_changes_no_gradient() {
+    let square = |train: &mut Train, p: &Parameter<(Model<C<2>>,)>| {
+        let x = train.read(p);
+        x.mul(&x).sum_all()
+    };
+    let mut p = Parameter::new(Tensor::<(Model<C<2>>,)>::from([3.0, 4.0]));
+    let mut train = Train::seeded(1);
+    let loss = square(&mut train, &p);
+    p.set(Tensor::from([100.0, 200.0]));
+    assert_eq!(train.backward(&loss).of(&p).to_vec(), [6.0, 8.0]);
+    // A step writes where the value is, unless something else holds it: here, what was recorded.
+    let mut one = One { p };
+    let mut optimizer = Optimizer::try_new(Sgd::default()).unwrap();
+    let loss = square(&mut train, &one.p);
+    for _ in 0..2 {
+        let gradients = train.backward(&loss);
+        assert_eq!(gradients.of(&one.p).to_vec(), [200.0, 400.0]);
+        optimizer.step(&mut one, &gradients, 0.125).unwrap();
+    }
+    assert_eq!(one.p.value().to_vec(), [50.0, 100.0]);
+}
+
+struct One {
+    p: Parameter<(Model<C<2>>,)>,
+}
+impl Module for One {
+    parameters!(p);
+}
+
+#[test]
+fn a_loss_that_is_used_twice_counts_twice() {
+    let p = Parameter::new(Tensor::<(Model<C<2>>,)>::from([3.0, 4.0]));
+    let mut train = Train::seeded(1);
+    let x = train.read(&p);
+    let loss = x.mul(&x).sum_all();
+    let twice = loss.add(&loss.mul_scalar(2.0)).add(&loss.detach());
+    assert_eq!(train.backward(&twice).of(&p).to_vec(), [18.0, 24.0]);
+}
+
+#[test]
+fn a_loss_that_is_no_number_gives_gradients_that_no_one_takes_for_numbers() {
+    for broken in [f32::NAN, f32::INFINITY] {
+        let p = Parameter::new(Tensor::<(Model<C<2>>,)>::from([3.0, broken]));
+        let mut train = Train::seeded(1);
+        let x = train.read(&p);
+        let mut gradients = train.backward(&x.softmax(Model).mul(&x).sum_all());
+        assert!(!gradients.is_finite());
+        assert!(gradients.try_clip_norm(1.0).unwrap_err().is_value());
+    }
+}
+
+#[test]
+fn dropout_of_everything_gives_0_and_no_gradient() {
+    let p = Parameter::new(Tensor::<(Batch<C<3>>, Model<C<2>>)>::ones());
+    let all = Dropout::try_new(1.0).unwrap();
+    let mut train = Train::seeded(1);
+    let y = all.forward(&train.read(&p), &mut train);
+    assert_eq!(y.detach(), Tensor::zeros());
+    assert_eq!(train.backward(&y.sum_all()).of(&p), Tensor::zeros());
+    type By<S> = (Batch<C<1>>, Heads<C<2>>, S, HeadDim<C<3>>);
+    let q = Parameter::new(Tensor::<By<Query<C<4>>>>::ones());
+    let k = Tensor::<By<Key<C<5>>>>::ones();
+    let attention = Attention::new().dropout(all, &mut train);
+    let (y, weights) = attention.apply_with_weights(&train.read(&q), &k, &k, Causal);
+    assert_eq!(y.detach(), Tensor::zeros());
+    assert_eq!(weights.detach(), Tensor::zeros());
+    let gradients = train.backward(&y.sum_all().add(&weights.sum_all()));
+    assert_eq!(gradients.of(&q), Tensor::zeros());
 }
 
 #[test]

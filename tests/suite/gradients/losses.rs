@@ -70,6 +70,46 @@ fn where_no_target_counts_the_loss_and_its_gradient_are_0() {
     assert_eq!(try_cross_entropy(&none, &Tensor::<_, u32>::zeros()).unwrap().value(), 0.0);
 }
 
+/// The formula of PyTorch's documentation, smoothing and weights and targets that are left out together.
+#[test]
+fn smoothing_weights_and_ignored_targets_go_together() {
+    let mut generator = Generator::seeded(3);
+    let logits = Tensor::<Logits, f64>::normal(0.0, 2.0, &mut generator);
+    let targets = Tensor::<(Batch<C<2>>, Seq<C<3>>), i64>::from([[0, 4, -1], [2, -1, 2]]);
+    let weights = [1.0, 0.5, 2.0, 0.1, 3.0];
+    let (share, x) = (0.3, logits.to_vec());
+    let (mut sum, mut divisor) = (0.0, 0.0);
+    for (row, target) in x.chunks(5).zip(targets.to_vec()) {
+        let Ok(target) = usize::try_from(target) else { continue };
+        let log_sum = row.iter().map(|x| x.exp()).sum::<f64>().ln();
+        for (class, weight) in weights.into_iter().enumerate() {
+            let of_target = if class == target { 1.0 - share } else { 0.0 };
+            sum += weight * (of_target + share / 5.0) * (log_sum - row[class]);
+        }
+        divisor += weights[target];
+    }
+    let loss = CrossEntropy::new().ignoring(-1).try_smoothed(share).unwrap();
+    let loss = loss.weighted(&Tensor::from(weights));
+    let mean = loss.try_of(&logits, &targets).unwrap().value();
+    assert!((mean - sum / divisor).abs() < 1e-12, "{mean} {}", sum / divisor);
+    let total = loss.summed().try_of(&logits, &targets).unwrap().value();
+    assert!((total - sum).abs() < 1e-12, "{total} {sum}");
+}
+
+#[test]
+fn where_all_that_counts_weighs_nothing_the_mean_and_its_gradient_are_0() {
+    let p = Parameter::new(Tensor::<(Batch<C<2>>, Vocab<C<3>>)>::from([[1.0, 2.0, 3.0]; 2]));
+    let targets = Tensor::<(Batch<C<2>>,), u32>::from([1, 1]);
+    let weights = Tensor::from([1.0, 0.0, 2.0]);
+    for share in [0.0, 0.25] {
+        let loss = CrossEntropy::new().try_smoothed(share).unwrap().weighted(&weights);
+        let mut train = Train::seeded(1);
+        let mean = loss.try_of(&train.read(&p), &targets).unwrap();
+        assert_eq!(mean.value(), 0.0);
+        assert_eq!(train.backward(&mean).of(&p), Tensor::zeros());
+    }
+}
+
 #[test]
 fn a_share_that_is_none_is_an_error() {
     let smoothed = |share| CrossEntropy::<Vocab<C<3>>>::new().try_smoothed(share);

@@ -3,7 +3,7 @@
 use super::{Pair, Small, bits};
 use shapeproof::{
     Adam, AdamW, C, Gradients, Hidden, Mode, Model, Module, Optimizer, Parameter, Sgd, Tensor,
-    Train,
+    Train, UpdateRule,
 };
 
 fn says(result: shapeproof::Result<()>, words: &[&str]) {
@@ -74,6 +74,26 @@ fn a_module_that_does_not_fit_the_state_is_refused_and_nothing_changes() {
     let gradients = pair.gradients();
     optimizer.step(&mut pair, &gradients, 0.1).unwrap();
     assert_eq!(bits(&pair), bits(&twin));
+}
+
+#[test]
+fn a_rule_that_keeps_more_than_there_is_state_of_is_refused_and_nothing_changes() {
+    fn check<R: UpdateRule>(before: R, after: R, words: &str) {
+        let mut pair = Small::<f32>::new(1.0);
+        let mut optimizer = Optimizer::try_new(before).unwrap();
+        let gradients = pair.gradients();
+        optimizer.step(&mut pair, &gradients, 0.1).unwrap();
+        let (kept, gradients) = (bits(&pair), pair.gradients());
+        let mut optimizer = optimizer.try_group(|name| name == "bias", after).unwrap();
+        says(optimizer.step(&mut pair, &gradients, 0.1), &["parameter \"bias\"", words]);
+        assert_eq!(bits(&pair), kept);
+    }
+    let (plain, largest) = (AdamW::default(), AdamW { amsgrad: true, ..AdamW::default() });
+    check(plain, largest, "has 2 tensors of state, but its rule keeps 3");
+    check(largest, plain, "has 3 tensors of state, but its rule keeps 2");
+    let (still, moving) = (Sgd::default(), Sgd { momentum: 0.9, ..Sgd::default() });
+    check(still, moving, "has 0 tensors of state, but its rule keeps 1");
+    check(moving, still, "has 1 tensors of state, but its rule keeps 0");
 }
 
 struct Twice {

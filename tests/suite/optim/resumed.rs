@@ -17,10 +17,18 @@ struct Run<R, E> {
     generator: Generator,
 }
 
-impl<R: UpdateRule, E: Float> Run<R, E> {
+impl<R: UpdateRule + Default, E: Float> Run<R, E> {
+    /// The bias is a group of its own, with other settings and so with another number of slots.
     fn new(rule: R, start: f64) -> Self {
-        let optimizer = Optimizer::try_new(rule).unwrap().freeze(|name| name == "frozen");
+        let optimizer = Optimizer::try_new(rule).unwrap();
+        let optimizer = optimizer.try_group(|name| name == "bias", R::default()).unwrap();
         Run { pair: Small::new(start), optimizer, generator: Generator::seeded(9) }
+    }
+
+    /// Without the parameter of this name.
+    fn freezing(self, frozen: &'static str) -> Self {
+        let optimizer = self.optimizer.freeze(move |name| name == frozen);
+        Run { optimizer, ..self }
     }
 
     /// Steps whose gradients are drawn.
@@ -54,23 +62,30 @@ impl<R: UpdateRule, E: Float> Run<R, E> {
 
 #[test]
 fn an_interrupted_run_goes_on_with_the_same_bits() {
-    fn check<R: UpdateRule + Copy, E: Float>(rule: R) {
+    fn check<R: UpdateRule + Copy + Default, E: Float>(rule: R) {
         let folder = Folder::new();
         let path = folder.path("run.safetensors");
-        let mut whole = Run::<R, E>::new(rule, 0.25);
-        whole.train(0..10);
-        for stop in [0, 1, 5, 10] {
-            let mut first = Run::<R, E>::new(rule, 0.25);
-            first.train(0..stop);
-            first.save(&path, stop);
-            // Of another beginning, and used already.
-            let mut second = Run::<R, E>::new(rule, 7.0);
-            second.generator = Generator::seeded(1);
-            second.train(0..3);
-            assert_eq!(second.load(&path).unwrap(), stop);
-            second.train(stop..10);
-            assert_eq!(bits(&second.pair), bits(&whole.pair), "{rule:?} {stop}");
-            assert_eq!(second.generator.clone().bits(), whole.generator.clone().bits());
+        for frozen in ["", "bias", "norm.weight"] {
+            let run = |start| Run::<R, E>::new(rule, start).freezing(frozen);
+            let mut whole = run(0.25);
+            let before = bits(&whole.pair);
+            whole.train(0..10);
+            for ((name, before), (_, after)) in before.into_iter().zip(bits(&whole.pair)) {
+                assert_eq!(before == after, name == frozen, "{name}");
+            }
+            for stop in [0, 1, 5, 10] {
+                let mut first = run(0.25);
+                first.train(0..stop);
+                first.save(&path, stop);
+                // Of another beginning, and used already.
+                let mut second = run(7.0);
+                second.generator = Generator::seeded(1);
+                second.train(0..3);
+                assert_eq!(second.load(&path).unwrap(), stop);
+                second.train(stop..10);
+                assert_eq!(bits(&second.pair), bits(&whole.pair), "{rule:?} {frozen} {stop}");
+                assert_eq!(second.generator.clone().bits(), whole.generator.clone().bits());
+            }
         }
     }
     check::<_, f32>(AdamW { amsgrad: true, ..AdamW::default() });
@@ -103,7 +118,7 @@ fn every_position_of_a_generator_is_kept() {
 }
 
 /// The message of a load that is refused; the run must be as it was, and go on as if nothing had been.
-fn refusal<R: UpdateRule + Copy, E: Float>(rule: R, path: &Path) -> String {
+fn refusal<R: UpdateRule + Copy + Default, E: Float>(rule: R, path: &Path) -> String {
     let mut run = Run::<R, E>::new(rule, 0.5);
     run.train(0..4);
     let before = bits(&run.pair);
