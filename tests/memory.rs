@@ -5,7 +5,7 @@ use shapeproof::{
     Activation, Batch, C, Causal, Checkpoint, Embedding, FeatureMap, FeedForward, Generator,
     HeadDim, Heads, Hidden, Infer, Key, KvCache, LayerNorm, Linear, LinearAttention, Mode, Model,
     Module, MultiHeadAttention, NoMask, Parameter, Query, Seq, Source, Static, Tensor, TensorFile,
-    Train, Vocab, WeightLayout, bf16, parameters, scaled_dot_product_attention,
+    Train, Vocab, WeightLayout, bf16, f16, parameters, scaled_dot_product_attention,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -449,10 +449,11 @@ fn decode<Cap: shapeproof::Size>(cache: &mut KvCache<C<1>, Heads<C<4>>, Cap, C<6
 fn a_step_of_a_cache_takes_no_memory_of_its_size() {
     let _turn = Turn::new("cache");
     let (cache, all) = peak(|| KvCache::<_, _, C<2048>, _>::try_new(2));
-    type Half = KvCache<C<1>, Heads<C<4>>, C<2048>, C<64>, HeadDim<C<64>>, bf16>;
-    let (_, half) = peak(|| Half::try_new(2));
-    let numbers = all - half; // two bytes less for each
-    assert!(numbers.abs_diff(half) < 4096, "{all} bytes in f32, {half} in bf16");
+    type Half<E> = KvCache<C<1>, Heads<C<4>>, C<2048>, C<64>, HeadDim<C<64>>, E>;
+    for half in [peak(|| Half::<bf16>::try_new(2)).1, peak(|| Half::<f16>::try_new(2)).1] {
+        let numbers = all - half; // two bytes less for each
+        assert!(numbers.abs_diff(half) < 4096, "{all} bytes in f32, {half} in halves");
+    }
     let mut cache = cache.unwrap();
     assert!(all >= 8 << 20, "{all}, so the count is wrong");
     decode(&mut cache);

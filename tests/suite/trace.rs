@@ -3,12 +3,13 @@
 
 use crate::fixtures::shipped_dir;
 use crate::io::Folder;
+use crate::torch_mha::tolerance;
 use shapeproof::{
-    Activation, AnyTensor, Batch, C, Checkpoint, Comparison, DecoderLayer, Embedding, Encoder,
-    EncoderConfig, EncoderLayer, FloatTensor, GatedFeedForward, Generator, GroupedAttention,
-    HeadDim, Heads, Infer, KvHeads, Linear, Mode, Model, Module, MultiHeadAttention, NoMask,
-    Outcome, RmsNorm, Seq, Source, Tensor, TensorFile, Tolerance, Trace, Vocab, WeightLayout,
-    parameters, save_tensors,
+    Activation, AnyTensor, Batch, Bias, C, Checkpoint, Comparison, DecoderLayer, Embedding,
+    Encoder, EncoderConfig, EncoderLayer, Float, FloatTensor, GatedFeedForward, Generator,
+    GroupedAttention, HeadDim, Heads, Infer, KvHeads, Linear, Mode, Model, Module,
+    MultiHeadAttention, NoMask, Outcome, RmsNorm, Seq, Source, Tensor, TensorFile, Tolerance,
+    Trace, Vocab, WeightLayout, bf16, copy_parameters, f16, parameters, save_tensors,
 };
 use std::path::Path;
 
@@ -98,6 +99,27 @@ fn the_steps_of_an_encoder_agree_with_pytorchs() {
     assert_eq!(agree.count(), 10, "{found}");
     assert_eq!(found.steps().len(), 16);
     assert!(found.to_string().ends_with("no step differs"));
+}
+
+#[test]
+fn the_steps_of_an_encoder_of_halves_are_near_pytorchs() {
+    fn check<E: Float>() {
+        let (encoder, x) = torch_encoder();
+        let layers = (0..2).map(|_| EncoderLayer::zeros(EncoderConfig::new(1e-5))).collect();
+        let mut half = Encoder::<C<8>, C<2>, C<16>, Bias, E>::new(layers);
+        copy_parameters(&encoder, &mut half).unwrap();
+        let mut trace = Trace::of(&half);
+        half.forward(&x.to::<E>(), NoMask, &mut trace);
+        let (relative, absolute) = tolerance::<E>();
+        let file = shipped_dir().join("trace/steps.safetensors");
+        let allowed = Tolerance { relative, absolute };
+        let found = trace.compare(file, torch_step, allowed).unwrap();
+        assert_eq!(found.first_difference(), None, "{found}");
+        let agree = found.steps().iter().filter(|step| matches!(step.outcome, Outcome::Agrees(_)));
+        assert_eq!(agree.count(), 10, "{found}");
+    }
+    check::<f16>();
+    check::<bf16>();
 }
 
 #[test]

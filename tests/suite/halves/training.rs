@@ -1,7 +1,7 @@
 //! Training in half types: steps smaller than a last digit, gradients in f32, losses scaled, runs resumed.
 
 use shapeproof::{
-    AdamW, Batch, Bias, C, Float, Generator, Hidden, Infer, Linear, LossScale, Mode, Model,
+    Adam, AdamW, Batch, Bias, C, Float, Generator, Hidden, Infer, Linear, LossScale, Mode, Model,
     Optimizer, Parameter, Sgd, Tensor, Train, bf16, f16, load_training, mean_squared_error,
     parameters, save_training,
 };
@@ -28,6 +28,31 @@ fn steps_smaller_than_a_last_digit_add_up() {
         }
         let expected = E::from_f64(1.0 - 1000.0 * 2f64.powi(-12)).to_f64();
         assert_eq!(widened(&layer.weight.value().to_vec()), [expected; 24]);
+    }
+    check::<f16>();
+    check::<bf16>();
+}
+
+/// With one gradient all the time, both running means are that gradient, and each step is the rate. In
+/// halves the mean of squares, of which a thousandth is added at a time, would stop half way.
+#[test]
+fn running_means_do_not_stall() {
+    fn check<E: Float>() {
+        let mut layer = Layer::<E>::new(Tensor::ones(), Tensor::zeros());
+        let mut adam = Optimizer::try_new(Adam::default()).unwrap();
+        let x = Tensor::<(Batch<C<1>>, Model<C<6>>), E>::ones();
+        for _ in 0..3000 {
+            let mut train = Train::seeded(1);
+            let loss = layer.forward(&x, &mut train).sum_all();
+            let gradients = train.backward(&loss);
+            drop(loss);
+            adam.step(&mut layer, &gradients, 2f64.powi(-14)).unwrap();
+        }
+        let expected = E::from_f64(1.0 - 3000.0 * 2f64.powi(-14)).to_f64();
+        let unit = if E::NAME == "f16" { 2f64.powi(-11) } else { 2f64.powi(-8) };
+        for weight in widened(&layer.weight.value().to_vec()) {
+            assert!((weight - expected).abs() <= unit, "{}: {weight} {expected}", E::NAME);
+        }
     }
     check::<f16>();
     check::<bf16>();

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use shapeproof::{
     Attention, Batch, C, Causal, EncoderConfig, EncoderLayer, Float, Generator, HeadDim, Heads,
     Infer, Key, MaskFor, MaskParts, Model, MultiHeadAttention, NoMask, Query, ScoreBias, Seq,
-    Tensor, dyn_size,
+    Tensor, bf16, dyn_size, f16,
 };
 
 use super::draws;
@@ -239,7 +239,7 @@ fn padding_reaches_no_other_position<E: Float>([batch, length]: [usize; 2], seed
     }
 }
 
-macro_rules! for_both_elements {
+macro_rules! for_all_elements {
     ($($name:ident => $check:ident($arg:ident in $strategy:expr);)+) => {
         proptest! {
             #![proptest_config(draws(48))]
@@ -248,12 +248,14 @@ macro_rules! for_both_elements {
                 fn $name($arg in $strategy, seed: u64) {
                     $check::<f32>($arg, seed);
                     $check::<f64>($arg, seed);
+                    $check::<f16>($arg, seed);
+                    $check::<bf16>($arg, seed);
                 }
             )+
         }
     };
 }
-for_both_elements! {
+for_all_elements! {
     nan_and_infinity_in_hidden_keys_and_values_reach_nothing => hidden_keys_reach_nothing(sizes in sizes());
     visible_nan_stays_in_the_rows_that_see_it => a_visible_nan_stays_in_its_rows(sizes in sizes());
     nan_in_a_hidden_bias_reaches_nothing => a_bias_that_a_mask_hides_reaches_nothing(sizes in sizes());
