@@ -20,15 +20,13 @@ pub trait PermutesTo<Target, How: Marker>: Shape {
     fn permuted(self) -> Target;
 }
 
-/// The place of the target's first axis, and the path of the rest without it.
-#[doc(hidden)]
+/// The place of the target's first axis, and the path of the rest without it: a [`Marker`].
 pub struct Path<I, Rest>(PhantomData<(I, Rest)>);
 impl<I: Marker, Rest: Marker> Sealed for Path<I, Rest> {}
 #[diagnostic::do_not_recommend]
 impl<I: Marker, Rest: Marker> Marker for Path<I, Rest> {}
 
-/// The end of a path.
-#[doc(hidden)]
+/// The end of a [`Path`].
 pub struct End;
 impl Sealed for End {}
 #[diagnostic::do_not_recommend]
