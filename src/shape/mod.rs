@@ -17,7 +17,7 @@ pub use broadcast::BroadcastsTo;
 pub use contract::{Contracts, MatrixProduct};
 pub use count::{Count, Flattens, SameCount};
 pub use fixed::{FixedSizes, SameAxes, Scalar, ScalarLoss};
-pub use permute::{Path, PermutesTo};
+pub use permute::{PermutesTo, Places};
 pub use tail::{Appends, EndsWith, NonScalar};
 
 use crate::axis::Axis;

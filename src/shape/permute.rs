@@ -21,12 +21,12 @@ pub trait PermutesTo<Target, How: Marker>: Shape {
 }
 
 /// The place of the target's first axis, and the path of the rest without it: a [`Marker`].
-pub struct Path<I, Rest>(PhantomData<(I, Rest)>);
-impl<I: Marker, Rest: Marker> Sealed for Path<I, Rest> {}
+pub struct Places<I, Rest>(PhantomData<(I, Rest)>);
+impl<I: Marker, Rest: Marker> Sealed for Places<I, Rest> {}
 #[diagnostic::do_not_recommend]
-impl<I: Marker, Rest: Marker> Marker for Path<I, Rest> {}
+impl<I: Marker, Rest: Marker> Marker for Places<I, Rest> {}
 
-/// The end of a [`Path`].
+/// The end of a [`Places`].
 pub struct End;
 impl Sealed for End {}
 #[diagnostic::do_not_recommend]
@@ -51,7 +51,7 @@ fn order(first: usize, mut rest: Dims) -> Dims {
 macro_rules! permutes {
     ($F:ident $($A:ident)*) => {
         #[diagnostic::do_not_recommend]
-        impl<S, $F: Axis, $($A: Axis,)* I: Marker, R: Marker> PermutesTo<($F, $($A,)*), Path<I, R>> for S
+        impl<S, $F: Axis, $($A: Axis,)* I: Marker, R: Marker> PermutesTo<($F, $($A,)*), Places<I, R>> for S
         where
             S: HasAxis<$F, I, Without: PermutesTo<($($A,)*), R>>,
         {
