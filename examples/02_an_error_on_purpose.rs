@@ -13,9 +13,7 @@ fn main() {
     println!("This program:\n\n{}", indented(PROGRAM));
     println!("does not compile. rustc says:\n\n{}", indented(ERROR));
     println!("With 8 heads it compiles and runs:\n\n{}", indented(TWIN));
-    println!(
-        "ui-tests/README.md lists every rule with its message; BUGS.md has twenty bugs like this."
-    );
+    println!("DESIGN.md lists every rule with its message; BUGS.md has twenty bugs like this.");
 }
 
 fn indented(text: &str) -> String {

@@ -1,6 +1,6 @@
 //! Compile errors are a product of this crate: each program of `ui-tests/fail` breaks one rule and
 //! must not compile, with the message recorded beside it; its twin in `ui-tests/pass` keeps the rule,
-//! compiles and runs. `ui-tests/README.md` lists rules, messages and programs.
+//! compiles and runs. `DESIGN.md` lists rules, messages and programs.
 //!
 //! `TRYBUILD=overwrite cargo test --test ui` records the messages anew; they are never edited.
 
@@ -110,6 +110,51 @@ fn messages_are_short_and_name_the_rule() {
 }
 
 #[test]
+fn the_design_lists_each_message_with_its_programs() {
+    let (programs, rules) = (names("fail"), rules());
+    let mut listed = BTreeSet::new();
+    let mut faults = Vec::new();
+    for [rule, messages, row] in rows_of_the_design() {
+        let quotes: Vec<_> = quoted(&messages);
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            quoted(&row).into_iter().partition(|name| programs.contains(*name));
+        faults.extend(unknown.iter().map(|name| format!("{rule}: no program {name}")));
+        let said: Vec<_> = known.iter().map(|name| said(name)).collect();
+        for quote in &quotes {
+            let one_says_it = said.iter().any(|said| says(said, quote));
+            faults.extend((!one_says_it).then(|| format!("{rule}: rustc does not say {quote:?}")));
+        }
+        for (name, said) in known.iter().zip(&said) {
+            let agrees = quotes.iter().any(|quote| says_the_like(said, quote, &rules));
+            faults.extend((!agrees).then(|| format!("{rule}: of {name} rustc says {said:#?}")));
+            let is_new = listed.insert((*name).to_owned());
+            faults.extend((!is_new).then(|| format!("{name} is listed twice")));
+        }
+    }
+    faults.extend(programs.difference(&listed).map(|name| format!("{name} is not listed")));
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn messages_name_traits_that_the_documentation_has() {
+    let mut sources = Vec::new();
+    sources_below(Path::new("src"), &mut sources);
+    let sources: String = sources.iter().map(|file| read(file)).collect();
+    for file in files("fail", "stderr") {
+        let text = read(&file);
+        let named =
+            text.split("the trait `").skip(1).filter_map(|rest| rest.split(['<', '`']).next());
+        for name in named.filter_map(|path| path.rsplit("::").next()) {
+            let found = sources.split_once(&format!("pub trait {name}"));
+            let (before, _) = found.unwrap_or_else(|| panic!("no trait {name}"));
+            let attributes = before.rsplit("\n\n").next().unwrap_or_default();
+            let shown = attributes.contains("///") && !attributes.contains("doc(hidden)");
+            assert!(shown, "{}: {name} is not documented", file.display());
+        }
+    }
+}
+
+#[test]
 fn the_readme_quotes_the_compiler() {
     let readme = read(Path::new("README.md"));
     let quoted = readme.split("```text").nth(1).and_then(|rest| rest.split("```").next());
@@ -142,6 +187,48 @@ fn documented_programs_exist() {
             }
         }
     }
+}
+
+/// The rows of the tables of messages: the rule, what rustc says, the programs.
+fn rows_of_the_design() -> Vec<[String; 3]> {
+    let design = read(Path::new("DESIGN.md"));
+    let (_, section) = design.split_once("\n## Compile errors").expect("the section is there");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+    let rows = rows.map(|row| row.split(" | ").map(String::from).collect::<Vec<_>>());
+    let rows = rows.map(|cells| <[String; 3]>::try_from(cells).expect("a row has three cells"));
+    rows.filter(|[rule, ..]| rule != "rule").collect()
+}
+
+fn quoted(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+/// What rustc says of a program, without backticks: the headline, then what stands at the carets.
+fn said(program: &str) -> Vec<String> {
+    let text = read(&Path::new("ui-tests/fail").join(program).with_extension("stderr"));
+    let headline = text.lines().find_map(|line| line.strip_prefix("error")?.split_once(": "));
+    let labels = text.lines().filter(|line| line.contains('^'));
+    let labels = labels.filter_map(|line| line.rsplit('^').next()).map(str::trim);
+    let headline = headline.map(|(_, words)| words);
+    headline.into_iter().chain(labels).map(|words| words.replace('`', "")).collect()
+}
+
+/// Whether this is the headline, or stands at a caret.
+fn says(said: &[String], quote: &str) -> bool {
+    said[0] == quote || said[1..].iter().any(|label| label.contains(quote))
+}
+
+/// Whether what is said is the quote, or the same message of other types.
+fn says_the_like(said: &[String], quote: &str, rules: &[Vec<String>]) -> bool {
+    let two_sides = |words: &str| words.contains("expected ") && words.contains(", found ");
+    let bare = |rule: &[String]| rule.iter().map(|it| it.replace('`', "")).collect::<Vec<_>>();
+    says(said, quote)
+        || (two_sides(quote) && said.iter().any(|words| two_sides(words)))
+        || rules
+            .iter()
+            .map(|rule| bare(rule))
+            .any(|it| follows(quote, &it) && follows(&said[0], &it))
 }
 
 /// The messages that this crate gives, each as the pieces between its type parameters.

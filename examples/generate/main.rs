@@ -8,6 +8,8 @@
 mod cli;
 #[path = "../common/dtype.rs"]
 mod dtype;
+#[path = "../common/layers.rs"]
+mod layers;
 mod model;
 mod sampling;
 mod text;

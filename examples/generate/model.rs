@@ -14,6 +14,8 @@ use shapeproof::{
     scaled_dot_product_attention,
 };
 
+use crate::layers::layers;
+
 /// The sizes that the model was trained with.
 pub(crate) type Words = C<1024>;
 pub(crate) type Width = C<128>;
@@ -78,8 +80,7 @@ impl<E: Float> Glass<E> {
                 return Err(format!("`{key}` is {}, compiled for {compiled}", config[key]));
             }
         }
-        let layers = config["n_layers"].as_u64().and_then(|it| usize::try_from(it).ok());
-        let layers = layers.ok_or("no `n_layers`")?;
+        let layers = layers(config, "n_layers")?;
         let epsilon = config["eps"].as_f64().ok_or("no `eps`")?;
         let base = config["rope_base"].as_f64().ok_or("no `rope_base`")?;
         let positions = Rotary::try_new(base).and_then(|rotary| rotary.try_at(0, Seq(C)));

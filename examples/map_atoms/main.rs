@@ -10,6 +10,8 @@ mod cli;
 mod dtype;
 mod element;
 mod heatmap;
+#[path = "../common/layers.rs"]
+mod layers;
 mod mapping;
 mod model;
 mod smiles;

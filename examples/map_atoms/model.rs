@@ -13,6 +13,8 @@ use shapeproof::{
     Source, Static, Tensor, Vocab, WeightLayout, axis, parameters,
 };
 
+use crate::layers::layers;
+
 axis! {
     /// The width of the embeddings, half of the model's.
     Embed,
@@ -87,8 +89,7 @@ impl<E: Float> Albert<E> {
             _ => return Err(format!("`hidden_act` is {}, not a GELU", config["hidden_act"])),
         };
         let epsilon = config["layer_norm_eps"].as_f64().ok_or("no `layer_norm_eps`")?;
-        let times = config["num_hidden_layers"].as_u64().and_then(|it| usize::try_from(it).ok());
-        let times = times.ok_or("no `num_hidden_layers`")?;
+        let times = layers(config, "num_hidden_layers")?;
 
         let layer = EncoderConfig { activation, ..EncoderConfig::new(epsilon) };
         Ok(Albert {

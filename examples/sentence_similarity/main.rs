@@ -7,6 +7,8 @@
 mod cli;
 #[path = "../common/dtype.rs"]
 mod dtype;
+#[path = "../common/layers.rs"]
+mod layers;
 mod model;
 mod similarity;
 mod words;

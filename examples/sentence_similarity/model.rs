@@ -13,6 +13,7 @@ use shapeproof::{
 };
 
 use super::words::TokenBatch;
+use crate::layers::layers;
 
 axis! {
     /// Entries of the table of positions.
@@ -173,7 +174,7 @@ impl Config {
             inner: size("intermediate_size")?,
             words: size("vocab_size")?,
             positions: size("max_position_embeddings")?,
-            layers: size("num_hidden_layers")?,
+            layers: layers(&json, "num_hidden_layers").map_err(|error| refuse(&error))?,
             epsilon: epsilon.ok_or_else(|| refuse(&"no `layer_norm_eps`"))?,
         })
     }

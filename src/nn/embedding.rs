@@ -135,7 +135,9 @@ impl<V: Axis, M: Axis, E: Float> Embedding<V, M, E> {
     ) -> Tensor<S::WithTail<V>, E> {
         let shape = x.shape().with_tail(self.weight.shape().0);
         let table = mode.read(&self.weight);
-        Tensor::typed(shape, unembedded(x.any(), table.any(), &self.packing))
+        let logits = unembedded(x.any(), table.any(), &self.packing);
+        mode.note_step(self.weight.id(), "unembed", &logits);
+        Tensor::typed(shape, logits)
     }
 }
 

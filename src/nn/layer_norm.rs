@@ -10,8 +10,8 @@ use crate::tensor::Tensor;
 /// What a norm runs over: one axis, `Model<M>`, or a tuple of the last axes, `(Seq<S>, Model<M>)`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither an axis with a size nor a tuple of such axes",
-    label = "a norm runs over an axis, `Model<M>`, or a tuple, `(Seq<S>, Model<M>)`",
-    note = "in generic code a size has the bound `Size`: `M: Size`"
+    label = "a norm runs over an axis, `Model<M>`, or a tuple, `(Seq<S>, Model<M>)`, whose sizes have the bound `Size`",
+    note = "in a generic struct or function write the bound where the parameter is declared: `<M: Size>`"
 )]
 pub trait Trailing {
     /// The axes as a shape.

@@ -20,7 +20,7 @@ pub(super) mod sealed {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a mode",
     label = "not a mode",
-    note = "pass `&mut Infer` or `&mut Train::seeded(…)`"
+    note = "pass `&mut Infer`, `&mut Train::seeded(…)` or `&mut Trace::of(&model)`"
 )]
 pub trait Mode: sealed::Sealed {
     /// Whether this is [`Train`].
@@ -40,6 +40,10 @@ pub trait Mode: sealed::Sealed {
     /// What the layer with this parameter gave. Nothing is done with it but in a trace.
     #[doc(hidden)]
     fn note<E: Float>(&mut self, _layer: ParameterId, _output: &AnyTensor<E>) {}
+
+    /// As `note`, of another step of the layer, which has a name of its own.
+    #[doc(hidden)]
+    fn note_step<E: Float>(&mut self, _layer: ParameterId, _step: &str, _output: &AnyTensor<E>) {}
 }
 
 /// Whether layers are to take the way that shows their steps.
@@ -62,7 +66,6 @@ impl Infer {
     message = "nothing computed under `Infer` has gradients",
     label = "compute the loss under `Train`, and ask that for its gradients"
 )]
-#[doc(hidden)]
 pub trait RecordedUnderTrain {}
 
 /// Training: what is computed from parameters is recorded, so that [`backward`](Train::backward) finds

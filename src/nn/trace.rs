@@ -11,13 +11,18 @@ use std::fmt::{self, Debug, Formatter};
 /// Inference that keeps the output of every layer with parameters, by the path that leads to the layer: for
 /// finding the first step at which two implementations of a model part.
 ///
-/// It is passed as the [`Mode`] of a forward pass. A layer that runs more than once has its later outputs
-/// under `path#2`, `path#3`, …; steps without parameters are added by [`record`](Self::record). What is kept
-/// is shared, not copied, and stays in memory until the trace is dropped.
+/// It is passed as the [`Mode`] of a forward pass; steps without parameters are added by
+/// [`record`](Self::record). What is kept is shared, not copied, and stays in memory until the trace is dropped.
+///
+/// A step's name is the path of its layer, that of its parameters without the last part: `layers.0.up`. A
+/// module that is a layer itself has no path; its step is `output`. What comes under a name that is taken has
+/// the next number: `path#2`, `path#3`, …, so no two steps have one name. That is the second run of a layer,
+/// and also the first of another layer with the same parameters (they are listed once, under the first path),
+/// or what is recorded by hand under a layer's name.
 ///
 /// [`Linear`], [`LayerNorm`], [`RmsNorm`], [`Embedding`] and [`LearnedPositions`] report, and so does what is
 /// made of them: of attention the three projections and the output, of a feed-forward block the sums before
-/// the activation.
+/// the activation. An embedding that is the output head as well reports its logits as `path.unembed`.
 /// [`save`](Self::save) writes all of it to a file, [`compare`](Self::compare) reads one that was written
 /// elsewhere.
 ///
@@ -46,6 +51,8 @@ use std::fmt::{self, Debug, Formatter};
 /// ```
 pub struct Trace {
     paths: HashMap<ParameterId, String>,
+    /// How many steps came under each name; a name with a number is one that came once.
+    counts: HashMap<String, usize>,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -62,11 +69,12 @@ impl Trace {
             Some((layer, _)) => layer.to_owned(),
             None => "output".to_owned(),
         };
-        let all = parameters(module).into_iter();
-        Trace { paths: all.map(|(name, it)| (it.id(), path(name))).collect(), steps: Vec::new() }
+        let paths =
+            parameters(module).into_iter().map(|(name, it)| (it.id(), path(name))).collect();
+        Trace { paths, counts: HashMap::new(), steps: Vec::new() }
     }
 
-    /// Keeps a step that no layer reports.
+    /// Keeps a step that no layer reports; under `name#2` and so on where the name is taken.
     pub fn record<S: Shape, E: Float>(&mut self, name: &str, x: &Tensor<S, E>) {
         self.keep(name, x.any());
     }
@@ -82,12 +90,16 @@ impl Trace {
     }
 
     fn keep<E: Float>(&mut self, name: &str, x: &AnyTensor<E>) {
-        let is_again = |other: &str| {
-            other.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
-        };
-        let times = 1 + self.names().filter(|other| is_again(other)).count();
-        let name = if times == 1 { name.to_owned() } else { format!("{name}#{times}") };
-        self.steps.push(Step { name, output: FloatTensor::new(x.clone()) });
+        let numbered = |count| if count == 1 { name.to_owned() } else { format!("{name}#{count}") };
+        let mut count = self.counts.get(name).map_or(1, |count| count + 1);
+        while count > 1 && self.counts.contains_key(&numbered(count)) {
+            count += 1;
+        }
+        self.counts.insert(name.to_owned(), count);
+        if count > 1 {
+            self.counts.insert(numbered(count), 1);
+        }
+        self.steps.push(Step { name: numbered(count), output: FloatTensor::new(x.clone()) });
     }
 }
 
@@ -114,6 +126,11 @@ impl Mode for Trace {
     fn note<E: Float>(&mut self, layer: ParameterId, output: &AnyTensor<E>) {
         if let Some(path) = self.paths.get(&layer).cloned() {
             self.keep(&path, output);
+        }
+    }
+    fn note_step<E: Float>(&mut self, layer: ParameterId, step: &str, output: &AnyTensor<E>) {
+        if let Some(path) = self.paths.get(&layer) {
+            self.keep(&format!("{path}.{step}"), output);
         }
     }
 }

@@ -17,7 +17,7 @@ pub use broadcast::BroadcastsTo;
 pub use contract::{Contracts, MatrixProduct};
 pub use count::{Count, Flattens, SameCount};
 pub use fixed::{FixedSizes, SameAxes, Scalar, ScalarLoss};
-pub use permute::{Path, PermutesTo};
+pub use permute::{PermutesTo, Places};
 pub use tail::{Appends, EndsWith, NonScalar};
 
 use crate::axis::Axis;
@@ -76,18 +76,15 @@ pub trait Shape: Sealed + Copy + PartialEq + Debug + Send + Sync {
     message = "`{Self}` cannot prove a relation between shapes: the relations are this crate's own",
     label = "a relation cannot be added"
 )]
-#[doc(hidden)]
 pub trait Marker: Sealed {}
 
-/// Which axes of the larger shape the smaller one has, as bits.
-#[doc(hidden)]
+/// Which axes of the larger shape the smaller one has, as bits: a [`Marker`].
 pub struct Axes<const BITS: usize>;
 impl<const B: usize> Sealed for Axes<B> {}
 #[diagnostic::do_not_recommend]
 impl<const B: usize> Marker for Axes<B> {}
 
-/// Where the axis stands.
-#[doc(hidden)]
+/// The axis stands at place `I`, from 0: a [`Marker`].
 pub struct At<const I: usize>;
 impl<const I: usize> Sealed for At<I> {}
 #[diagnostic::do_not_recommend]

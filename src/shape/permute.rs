@@ -20,15 +20,13 @@ pub trait PermutesTo<Target, How: Marker>: Shape {
     fn permuted(self) -> Target;
 }
 
-/// The place of the target's first axis, and the path of the rest without it.
-#[doc(hidden)]
-pub struct Path<I, Rest>(PhantomData<(I, Rest)>);
-impl<I: Marker, Rest: Marker> Sealed for Path<I, Rest> {}
+/// The place of the target's first axis, and the path of the rest without it: a [`Marker`].
+pub struct Places<I, Rest>(PhantomData<(I, Rest)>);
+impl<I: Marker, Rest: Marker> Sealed for Places<I, Rest> {}
 #[diagnostic::do_not_recommend]
-impl<I: Marker, Rest: Marker> Marker for Path<I, Rest> {}
+impl<I: Marker, Rest: Marker> Marker for Places<I, Rest> {}
 
-/// The end of a path.
-#[doc(hidden)]
+/// The end of a [`Places`].
 pub struct End;
 impl Sealed for End {}
 #[diagnostic::do_not_recommend]
@@ -53,7 +51,7 @@ fn order(first: usize, mut rest: Dims) -> Dims {
 macro_rules! permutes {
     ($F:ident $($A:ident)*) => {
         #[diagnostic::do_not_recommend]
-        impl<S, $F: Axis, $($A: Axis,)* I: Marker, R: Marker> PermutesTo<($F, $($A,)*), Path<I, R>> for S
+        impl<S, $F: Axis, $($A: Axis,)* I: Marker, R: Marker> PermutesTo<($F, $($A,)*), Places<I, R>> for S
         where
             S: HasAxis<$F, I, Without: PermutesTo<($($A,)*), R>>,
         {

@@ -93,8 +93,8 @@ where
     message = "{M} cannot be divided evenly by {Self}",
     label = "{M} is not a multiple of {Self}"
 )]
-#[doc(hidden)]
 pub trait EvenlyInto<M>: Sized {
+    /// M / Self.
     type Quotient: Known<U: ArrayLength> + Times<Self, Product = M>;
 }
 

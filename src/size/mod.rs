@@ -34,29 +34,38 @@ impl<const N: usize> Debug for C<N> {
     }
 }
 
-/// What closes [`Size`]: a step between it and the trait that cannot be reached, about which rustc
-/// would add a lecture on sealed traits.
-#[doc(hidden)]
-pub trait OneNumber: sealed::Sealed {}
+/// A type that stands for one number: what closes [`Size`]. Another crate cannot implement it, because it
+/// cannot name the type of its constant.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot become a size: the sizes are `C<N>` and those of `dyn_size!`",
+    label = "this type cannot be a size",
+    note = "every proof rests on one type being one number, so the trait `Size` is closed"
+)]
+pub trait OneNumber {
+    #[doc(hidden)]
+    const OURS: sealed::Ours;
+}
 
 #[diagnostic::do_not_recommend]
-impl<S: sealed::Sealed> OneNumber for S {}
+impl<const N: usize> OneNumber for C<N> {
+    const OURS: sealed::Ours = sealed::Ours;
+}
+#[diagnostic::do_not_recommend]
+impl<Name> OneNumber for Dyn<'_, Name> {
+    const OURS: sealed::Ours = sealed::Ours;
+}
+#[diagnostic::do_not_recommend]
+impl<A: Size, B: Size> OneNumber for Sum<A, B> {
+    const OURS: sealed::Ours = sealed::Ours;
+}
+#[diagnostic::do_not_recommend]
+impl<A: Size, B: Size> OneNumber for Product<A, B> {
+    const OURS: sealed::Ours = sealed::Ours;
+}
 
 mod sealed {
-    #[diagnostic::on_unimplemented(
-        message = "`{Self}` cannot become a size: the sizes are `C<N>` and those of `dyn_size!`",
-        label = "this type cannot be a size",
-        note = "every proof rests on one type being one number, so the trait `Size` is closed"
-    )]
-    pub trait Sealed {}
-    #[diagnostic::do_not_recommend]
-    impl<const N: usize> Sealed for super::C<N> {}
-    #[diagnostic::do_not_recommend]
-    impl<Name> Sealed for super::Dyn<'_, Name> {}
-    #[diagnostic::do_not_recommend]
-    impl<A: super::Size, B: super::Size> Sealed for super::Sum<A, B> {}
-    #[diagnostic::do_not_recommend]
-    impl<A: super::Size, B: super::Size> Sealed for super::Product<A, B> {}
+    #[derive(Debug)]
+    pub struct Ours;
 }
 
 /// The number of entries along an axis, as a type: [`C<N>`](C) or [`Dyn`].

@@ -18,6 +18,8 @@ mod gradients;
 mod grouped;
 mod halves;
 mod io;
+#[path = "../../examples/common/layers.rs"]
+mod layers;
 mod linear_attention;
 mod map_atoms;
 mod masks;

@@ -138,13 +138,37 @@ fn changed(key: &str, value: serde_json::Value) -> PathBuf {
 }
 
 #[test]
+fn a_file_that_is_no_config_is_refused_in_one_line() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-config");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("config.json");
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 24\n";
+    let deep = "[".repeat(100_000);
+    for bytes in [&b""[..], pointer, b"\xff\xfe", b"{\"model_type\":", b"null", deep.as_bytes()] {
+        std::fs::write(&file, bytes).unwrap();
+        let message = Config::read(&file).unwrap_err();
+        assert!(message.starts_with(&format!("{}: ", file.display())), "{message}");
+        assert!(!message.contains('\n') && message.len() < 500, "{message}");
+    }
+    for path in [&folder, &folder.join("absent.json")] {
+        assert!(Config::read(path).unwrap_err().starts_with(&path.display().to_string()));
+    }
+}
+
+#[test]
 fn a_config_that_the_example_was_not_compiled_for_is_refused_in_one_line() {
     for (key, value, wanted) in [
         ("model_type", "gpt2".into(), "`model_type` is \"gpt2\", expected \"bert\""),
         ("hidden_act", "relu".into(), "`hidden_act` is \"relu\", expected \"gelu\""),
         ("type_vocab_size", 1.into(), "`type_vocab_size` is 1, expected 2"),
         ("hidden_size", (-384).into(), "`hidden_size` is -384, expected a size"),
+        ("vocab_size", 1e30.into(), "`vocab_size` is 1e+30, expected a size"),
         ("layer_norm_eps", "1e-12".into(), "no `layer_norm_eps`"),
+        (
+            "num_hidden_layers",
+            u64::MAX.into(),
+            "`num_hidden_layers` is 18446744073709551615, expected a number from 0 to 1000",
+        ),
     ] {
         let file = changed(key, value);
         let message = Config::read(&file).unwrap_err();

@@ -142,7 +142,22 @@ fn a_folder_that_is_no_model_is_refused_in_one_line() {
         std::fs::write(root.join(file), "no json").unwrap();
     }
     assert_eq!(cli::check_model(&root), Ok(()));
+}
+
+#[test]
+fn a_file_that_is_no_tokenizer_is_refused_in_one_line() {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-tokenizer");
+    std::fs::create_dir_all(&root).unwrap();
     let file = root.join("tokenizer.json");
-    let message = Words::load(&file, 512).err().unwrap();
-    assert!(message.starts_with(&file.display().to_string()) && !message.contains('\n'));
+    let deep = "[".repeat(100_000);
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 24\n";
+    let no_padding = br#"{"version":"1.0","added_tokens":[],"model":
+        {"type":"WordLevel","vocab":{"a":0},"unk_token":"a"}}"#;
+    for bytes in [&b"no json"[..], b"", b"\xff", b"{}", pointer, deep.as_bytes(), no_padding] {
+        std::fs::write(&file, bytes).unwrap();
+        let message = Words::load(&file, 512).err().unwrap();
+        assert!(message.starts_with(&file.display().to_string()), "{message}");
+        assert!(!message.contains('\n') && message.len() < 500, "{message}");
+    }
+    assert!(Words::load(&root, 512).err().unwrap().starts_with(&root.display().to_string()));
 }

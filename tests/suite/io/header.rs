@@ -52,6 +52,23 @@ fn a_directory() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_path_that_is_no_text() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::new();
+    let path = folder.0.join(OsStr::from_bytes(b"mod\xffel.safetensors"));
+    assert_says(&refusal(&out_in(), &mut Table::zeros(), &path), &["cannot be opened: "]);
+    fs::write(&path, one("weight", "F32", &[2, 3], &bytes(&[1.0; 6]))).unwrap();
+    let mut table = Table::zeros();
+    out_in().load(&mut table, &path).unwrap();
+    assert_eq!(table.weight.value().to_vec(), [1.0; 6]);
+    out_in().save(&table, &path).unwrap();
+    fs::write(&path, "").unwrap();
+    assert_says(&refusal(&out_in(), &mut table, &path), &["found 0"]);
+}
+
 #[test]
 fn too_few_bytes_for_a_header() {
     assert_says(&refused([]), &["expected at least the 8 bytes", "found 0"]);
