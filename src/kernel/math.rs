@@ -40,6 +40,15 @@ pub(crate) fn relu<R: Real>(x: R) -> R {
     if x < R::zero() { R::zero() } else { x }
 }
 
+/// The number of `low..=high` next to `x`; NaN stays NaN.
+pub(crate) fn clamped<R: Real>(x: R, low: R, high: R) -> R {
+    match () {
+        () if x < low => low,
+        () if x > high => high,
+        () => x,
+    }
+}
+
 impl<R: Real> Pointwise<R> for Exponential {
     #[inline(always)]
     unsafe fn of<V: Vector<Scalar = R>>(self, x: V) -> V {

@@ -50,4 +50,4 @@ mod sums;
 mod testing;
 mod tile;
 mod tiles;
-mod wide;
+pub(crate) mod wide;

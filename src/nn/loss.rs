@@ -250,7 +250,6 @@ pub fn mean_squared_error<S: Shape, E: Float>(
 }
 
 fn squared_error<E: Float>(prediction: &AnyTensor<E>, target: &AnyTensor<E>) -> AnyTensor<E> {
-    let distance = |a: E, b: E| a.wide() - b.wide();
     let [a, b] = [prediction, target].map(|x| x.detached().to::<E::Wide>());
     // Squares of halves are seldom in their own type.
     let squares = a.paired(&b, |a, b| (a - b) * (a - b));
@@ -260,7 +259,7 @@ fn squared_error<E: Float>(prediction: &AnyTensor<E>, target: &AnyTensor<E>) -> 
         move |g| {
             #[allow(clippy::cast_precision_loss, reason = "counts below 2^53 are exact")]
             let factor = E::Wide::from_f64(2.0 * g.first().to_f64() / a.count() as f64);
-            let of = |a: &AnyTensor<E>, b| a.paired(b, |a, b| E::narrow(distance(a, b) * factor));
+            let of = |a: &AnyTensor<E>, b| a.paired(b, |a, b| (a - b) * factor);
             vec![Some(of(&a, &b)), Some(of(&b, &a))]
         }
     })

@@ -7,6 +7,7 @@ use crate::element::{Element, Float};
 use crate::kernel::elementwise::{zip, zip3};
 use crate::kernel::layout::{Dims, View};
 use crate::kernel::reduce;
+use crate::kernel::wide::zip_wide;
 use crate::shape::{BroadcastsTo, Marker, Shape};
 use crate::tensor::{AnyTensor, Tensor, with_elements};
 use num_traits::{Float as _, One, Zero};
@@ -83,9 +84,7 @@ impl<E: Float> AnyTensor<E> {
                 let of_left = g.combined(&right, &at, quotient);
                 let of_right = left.as_ref().map(|left| {
                     let slope = left.combined(&right, &at, quotient);
-                    of_left
-                        .paired(&slope, |g, slope| E::narrow(-g.wide() * slope.wide()))
-                        .summed_to(&at)
+                    of_left.paired(&slope, |g, slope| -g * slope).summed_to(&at)
                 });
                 vec![Some(of_left), of_right]
             }
@@ -112,7 +111,7 @@ impl<E: Float> AnyTensor<E> {
         &self,
         right: &Self,
         at: &Dims,
-        slopes: [fn(E, E) -> E; 2],
+        slopes: [fn(E::Wide, E::Wide) -> E::Wide; 2],
     ) -> impl Fn(&Self) -> Vec<Option<Self>> + use<E> {
         let wanted = [self.is_recorded(), right.is_recorded()];
         let (left, right, at) = (self.detached(), right.detached(), *at);
@@ -168,7 +167,7 @@ impl<E: Float> AnyTensor<E> {
     ) {
         let nodes = [self.node().cloned()];
         let operand = E::Wide::from_f64(number);
-        self.map_in_place(move |x| E::narrow(f(x.wide(), operand)));
+        self.map_wide_in_place(move |x| f(x, operand));
         self.record(&nodes, || scaled_rule(slope(number)));
     }
 }
@@ -206,20 +205,29 @@ impl<E: Float> AnyTensor<E> {
         f: impl Fn(E::Wide, E::Wide) -> E::Wide + Send + Sync,
     ) -> Self {
         let number = E::Wide::from_f64(number);
-        self.mapped(move |x| E::narrow(f(x.wide(), number)))
+        self.map_wide(move |x| f(x, number))
     }
 }
 
 // What rules are made of: nothing is recorded here.
 impl<E: Float> AnyTensor<E> {
     /// `f` of every element and its partner in `right`, stretched.
-    fn combined(&self, right: &Self, at: &Dims, f: impl Fn(E, E) -> E + Sync) -> Self {
-        Self::from_packed(self.dims(), zip(self.view(), right.partners(self.dims(), at), f))
+    fn combined(
+        &self,
+        right: &Self,
+        at: &Dims,
+        f: impl Fn(E::Wide, E::Wide) -> E::Wide + Sync,
+    ) -> Self {
+        Self::from_packed(self.dims(), zip_wide(self.view(), right.partners(self.dims(), at), f))
     }
 
     /// `f` of every element and its partner in a tensor of the same sizes.
-    pub(crate) fn paired(&self, other: &Self, f: impl Fn(E, E) -> E + Sync) -> Self {
-        Self::from_packed(self.dims(), zip(self.view(), other.view(), f))
+    pub(crate) fn paired(
+        &self,
+        other: &Self,
+        f: impl Fn(E::Wide, E::Wide) -> E::Wide + Sync,
+    ) -> Self {
+        Self::from_packed(self.dims(), zip_wide(self.view(), other.view(), f))
     }
 
     /// The elements where `keep`, of the same sizes, is `kept`; 0 elsewhere, whatever is there.

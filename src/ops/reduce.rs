@@ -141,7 +141,7 @@ impl<E: Float> AnyTensor<E> {
             move |g| {
                 let (dims, n) = (x.layout().dims, x.dims()[at]);
                 let mean = x.without(at, reduce::mean(x.view(), at)).repeated(&dims, at);
-                let distance = x.paired(&mean, |x, mean| E::narrow(x.wide() - mean.wide()));
+                let distance = x.paired(&mean, |x, mean| x - mean);
                 g.mul_number(2.0 * share(n)).repeated(&dims, at).paired(&distance, product)
             }
         })

@@ -6,7 +6,7 @@ use crate::kernel::pointwise::{self, Backward, Pointwise};
 use crate::ops::pairs::{product, quotient};
 use crate::shape::Shape;
 use crate::tensor::{AnyTensor, Tensor};
-use num_traits::{Float as Real, One};
+use num_traits::{Float as Real, One, Zero};
 use std::ops::Neg;
 
 macro_rules! unary {
@@ -82,15 +82,16 @@ impl<E: Float> AnyTensor<E> {
     }
 
     fn sqrt(&self) -> Self {
-        let half = |g: E, y: E| E::narrow(g.wide() / (y.wide() + y.wide()));
+        let half = |g, y| g / (y + y);
         self.map_wide(Real::sqrt).recorded_with(self, |y| y.keep(half))
     }
 
     fn abs(&self) -> Self {
-        let signed = |g: E, x: E| match () {
-            () if x > E::default() => g,
-            () if x < E::default() => E::narrow(-g.wide()),
-            () => E::default(),
+        let zero = E::Wide::zero();
+        let signed = move |g: E::Wide, x| match () {
+            () if x > zero => g,
+            () if x < zero => -g,
+            () => zero,
         };
         self.map_wide(Real::abs).recorded_from(self, || self.keep(signed))
     }
@@ -100,7 +101,7 @@ impl<E: Float> AnyTensor<E> {
     }
 
     fn relu(&self) -> Self {
-        let passed = |g: E, y: E| if y <= E::default() { E::default() } else { g };
+        let passed = |g, y| if y <= E::Wide::zero() { E::Wide::zero() } else { g };
         self.map_wide(math::relu).recorded_with(self, |y| y.keep(passed))
     }
 
@@ -109,12 +110,12 @@ impl<E: Float> AnyTensor<E> {
     }
 
     fn tanh(&self) -> Self {
-        let slope = |g: E, y: E| E::narrow(g.wide() * (E::Wide::one() - y.wide() * y.wide()));
+        let slope = |g: E::Wide, y: E::Wide| g * (E::Wide::one() - y * y);
         self.pointwise(Tanh).recorded_with(self, |y| y.keep(slope))
     }
 
     fn sigmoid(&self) -> Self {
-        let slope = |g: E, y: E| E::narrow(g.wide() * (y.wide() * (E::Wide::one() - y.wide())));
+        let slope = |g: E::Wide, y: E::Wide| g * (y * (E::Wide::one() - y));
         self.pointwise(Sigmoid).recorded_with(self, |y| y.keep(slope))
     }
 
@@ -141,26 +142,19 @@ impl<E: Float> AnyTensor<E> {
     }
 
     fn clamp(&self, low: E, high: E) -> Self {
-        let clamped = self.mapped(move |x| match () {
-            () if x < low => low,
-            () if x > high => high,
-            () => x,
-        });
-        let passed = move |g, x| if x < low || x > high { E::default() } else { g };
+        let (low, high) = (low.wide(), high.wide());
+        let clamped = self.map_wide(move |x| math::clamped(x, low, high));
+        let passed = move |g, x| if x < low || x > high { E::Wide::zero() } else { g };
         clamped.recorded_from(self, || self.keep(passed))
     }
 
     /// The rule that makes of a gradient and this tensor's element what `f` says.
     fn keep<F>(&self, f: F) -> impl Fn(&Self) -> Self + Send + Sync + 'static + use<E, F>
     where
-        F: Fn(E, E) -> E + Send + Sync + 'static,
+        F: Fn(E::Wide, E::Wide) -> E::Wide + Send + Sync + 'static,
     {
         let kept = self.detached();
         move |g| g.paired(&kept, &f)
-    }
-
-    fn map_wide(&self, f: impl Fn(E::Wide) -> E::Wide + Send + Sync) -> Self {
-        self.mapped(move |x| E::narrow(f(x.wide())))
     }
 
     fn pointwise(&self, f: impl Pointwise<E::Wide>) -> Self {
@@ -247,7 +241,7 @@ impl Activation {
         }
         let x = x.any_mut();
         match self {
-            Activation::Relu => x.map_in_place(|x| E::narrow(math::relu(x.wide()))),
+            Activation::Relu => x.map_wide_in_place(math::relu),
             Activation::Gelu => x.pointwise_in_place(Gelu),
             Activation::GeluTanh => x.pointwise_in_place(GeluTanh),
             Activation::Silu => x.pointwise_in_place(Silu),

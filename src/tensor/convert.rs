@@ -4,10 +4,12 @@ use super::node::with_elements;
 use super::{AnyTensor, Tensor};
 use crate::element::{Element, Float, bf16, f16};
 use crate::error::{Error, Result};
-use crate::kernel::elementwise::{map, map_in_place, zip, zip_in_place};
+use crate::kernel::elementwise::{map, map_in_place};
 #[cfg(feature = "files")]
 use crate::kernel::layout::Layout;
 use crate::kernel::layout::View;
+use crate::kernel::math;
+use crate::kernel::wide::{cast, map_wide, map_wide_in_place, zip_wide, zip_wide_in_place};
 use crate::shape::Shape;
 use crate::tensor::display::shape_text;
 use num_traits::Float as _;
@@ -143,14 +145,6 @@ impl<E: Element> AnyTensor<E> {
         self.update(|elements| map_in_place(elements, &f), |view| map(view, &f));
     }
 
-    /// Puts `f` of every element and its partner in the element's place, of which nothing is recorded.
-    pub(crate) fn zip_in_place(&mut self, partners: View<E>, f: impl Fn(E, E) -> E + Sync) {
-        self.update(
-            |elements| zip_in_place(elements, partners, &f),
-            |view| zip(view, partners, &f),
-        );
-    }
-
     fn is_finite(&self) -> bool
     where
         E: Float,
@@ -169,19 +163,15 @@ impl<E: Element> AnyTensor<E> {
         E: Float,
     {
         let factor = E::from_f64(factor).wide();
-        self.map_in_place(|x| E::narrow(x.wide() * factor));
+        self.map_wide_in_place(|x| x * factor);
     }
 
     fn clamp_in_place(&mut self, limit: f64)
     where
         E: Float,
     {
-        let (low, high) = (E::from_f64(-limit), E::from_f64(limit));
-        self.map_in_place(|x| match () {
-            () if x < low => low,
-            () if x > high => high,
-            () => x,
-        });
+        let [low, high] = [-limit, limit].map(|x| E::from_f64(x).wide());
+        self.map_wide_in_place(|x| math::clamped(x, low, high));
     }
 
     /// A closure has no gradient rule.
@@ -194,13 +184,36 @@ impl<E: Element> AnyTensor<E> {
 }
 
 impl<E: Float> AnyTensor<E> {
+    /// `f` of every element as a wide number, of which nothing is recorded.
+    pub(crate) fn map_wide(&self, f: impl Fn(E::Wide) -> E::Wide + Sync) -> Self {
+        Self::from_packed(self.dims(), map_wide(self.view(), f))
+    }
+
+    /// As [`map_wide`](Self::map_wide), in place.
+    pub(crate) fn map_wide_in_place(&mut self, f: impl Fn(E::Wide) -> E::Wide + Sync) {
+        self.update(|elements| map_wide_in_place(elements, &f), |view| map_wide(view, &f));
+    }
+
+    /// Puts `f` of every element and its partner, as wide numbers, in the element's place, of which nothing
+    /// is recorded.
+    pub(crate) fn zip_in_place(
+        &mut self,
+        partners: View<E>,
+        f: impl Fn(E::Wide, E::Wide) -> E::Wide + Sync,
+    ) {
+        self.update(
+            |elements| zip_wide_in_place(elements, partners, &f),
+            |view| zip_wide(view, partners, &f),
+        );
+    }
+
     /// The same tensor with elements of another floating-point type; shares them where it is the same
     /// one.
     pub(crate) fn to<F: Float>(&self) -> AnyTensor<F> {
         match (self as &dyn Any).downcast_ref::<AnyTensor<F>>() {
             Some(same) => same.clone(),
             None => {
-                let other = self.mapped(|value| F::from_f64(value.to_f64()));
+                let other = AnyTensor::from_packed(self.dims(), cast(self.view()));
                 other.recorded_any(&[self], || {
                     |gradient| vec![Some(FloatTensor::new(gradient.to::<E>()))]
                 })
@@ -259,7 +272,7 @@ impl FloatTensor {
     /// type would stall.
     pub(crate) fn add_in_place(&mut self, other: &FloatTensor) {
         *self = self.clone().widened();
-        with_elements!(self, sum => sum.zip_in_place(other.to().view(), total));
+        with_elements!(self, sum => sum.zip_in_place(other.to().view(), |a, b| a + b));
     }
 
     /// Multiplies all elements by one number.
@@ -292,10 +305,6 @@ impl FloatTensor {
     pub fn element(&self) -> &'static str {
         with_elements!(self, tensor => tensor.element())
     }
-}
-
-fn total<E: Float>(a: E, b: E) -> E {
-    E::narrow(a.wide() + b.wide())
 }
 
 /// Elements to be changed: what an optimizer changes of a parameter. Halves have none: their parameters

@@ -31,7 +31,7 @@ impl<E: Float> AnyTensor<E> {
         let here = *self.layout() == within(from) && from.is_injective();
         if !here || from.count() == to.count() || to.count() == 0 {
             let whole = gradient.unviewed(from, to);
-            return self.zip_in_place(whole.view(), |a, b| E::narrow(a.wide() + b.wide()));
+            return self.zip_in_place(whole.view(), |a, b| a + b);
         }
         accumulate(gradient.view(), self.owned().0, &within(to));
     }

@@ -12,6 +12,7 @@ use crate::size::{C, Size, Times};
 use crate::tensor::{AnyTensor, Tensor};
 use std::fmt::{self, Debug, Formatter};
 use std::marker::PhantomData;
+use std::ops::Neg;
 
 /// What turns queries and keys at certain positions: the cosine and sine of each position's angles.
 ///
@@ -211,7 +212,7 @@ fn turned<E: Float>(x: &AnyTensor<E>, turns: [&AnyTensor<E>; 2], pairs: Pairs) -
     AnyTensor::from_packed(x.dims(), data).recorded_from(x, || {
         let (cos, sin) = (cos.detached(), sin.detached());
         move |g| {
-            let back = sin.mapped(|sin| E::narrow(-sin.wide()));
+            let back = sin.map_wide(Neg::neg);
             turned(g, [&cos.copied(), &back], pairs)
         }
     })

@@ -117,10 +117,20 @@ pub(crate) unsafe fn store_first<E: Float, V: Vector<Scalar = E::Wide>>(
 /// The processor has the instruction set of `V`.
 #[inline(always)]
 pub(crate) unsafe fn widen<E: Float, V: Vector<Scalar = E::Wide>>(from: &[E], to: &mut [E::Wide]) {
-    let n = from.len();
-    let (whole, to) = (n / V::LANES * V::LANES, to[..n].as_mut_ptr());
-    let from = from.as_ptr();
-    // SAFETY: the caller's; both have `n` elements.
+    // SAFETY: the caller's; there is room for all.
+    unsafe { widen_to::<E, V>(from, to[..from.len()].as_mut_ptr()) }
+}
+
+/// As [`widen`], to memory of any value.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`; there is room for as many numbers at `to`.
+#[inline(always)]
+pub(crate) unsafe fn widen_to<E: Float, V: Vector<Scalar = E::Wide>>(from: &[E], to: *mut E::Wide) {
+    let (n, from) = (from.len(), from.as_ptr());
+    let whole = n / V::LANES * V::LANES;
+    // SAFETY: the caller's.
     unsafe {
         for at in (0..whole).step_by(V::LANES) {
             E::load::<V>(from.add(at)).store(to.add(at));
@@ -139,10 +149,23 @@ pub(crate) unsafe fn widen<E: Float, V: Vector<Scalar = E::Wide>>(from: &[E], to
 /// The processor has the instruction set of `V`.
 #[inline(always)]
 pub(crate) unsafe fn narrow<E: Float, V: Vector<Scalar = E::Wide>>(from: &[E::Wide], to: &mut [E]) {
-    let n = from.len();
-    let (whole, to) = (n / V::LANES * V::LANES, to[..n].as_mut_ptr());
-    let from = from.as_ptr();
-    // SAFETY: the caller's; both have `n` elements.
+    // SAFETY: the caller's; there is room for all.
+    unsafe { narrow_to::<E, V>(from, to[..from.len()].as_mut_ptr()) }
+}
+
+/// As [`narrow`], to memory of any value.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`; there is room for as many elements at `to`.
+#[inline(always)]
+pub(crate) unsafe fn narrow_to<E: Float, V: Vector<Scalar = E::Wide>>(
+    from: &[E::Wide],
+    to: *mut E,
+) {
+    let (n, from) = (from.len(), from.as_ptr());
+    let whole = n / V::LANES * V::LANES;
+    // SAFETY: the caller's.
     unsafe {
         for at in (0..whole).step_by(V::LANES) {
             E::store(V::load(from.add(at)), to.add(at));
