@@ -28,7 +28,7 @@ cost() {
         NF == 3 && (clock == "" || $1 < clock) { clock = $1 }
         NF == 3 && (cpu == "" || $2 + $3 < cpu) { cpu = $2 + $3 }
         END {
-            printf "| %s | %.2f | %.2f | %s |%s", name, clock, cpu, budget, cpu > budget ? " OVER" : ""
+            printf "| %s | %.2f | %.2f | %s |%s", name, clock, cpu, budget, (cpu > budget ? " OVER" : "")
         }' <<<"$times")
     printf '%s\n' "$line"
     [[ $line != *OVER ]] || over=1
