@@ -1,5 +1,6 @@
 //! What a tensor holds: `f32`, `f64`, `f16`, `bf16`, booleans for masks, integers for tokens.
 
+use crate::kernel::compiled::Compiled;
 use crate::kernel::scratch::Scratch;
 use crate::kernel::simd::elements::Lane;
 use crate::kernel::simd::{Lanes, halves};
@@ -58,7 +59,7 @@ pub trait Element:
     label = "none of `f32`, `f64`, `f16` and `bf16`",
     note = "this operation is defined for tensors of `f32`, `f64`, `f16` and `bf16`"
 )]
-pub trait Float: Element + Scratch + Lane<<Self as Float>::Wide> {
+pub trait Float: Element + Scratch + Compiled + Lane<<Self as Float>::Wide> {
     /// The type that sums and products are made in.
     type Wide: Real;
     /// The element as the kernels compute with it.

@@ -6,7 +6,7 @@ use super::scaled::{Attention, scores as scores_of};
 use crate::element::Float;
 use crate::kernel::attention::{
     Forward, Given, Out, Relative, Settings, Stage, Sums, attention, attention_backward,
-    attention_to, scores,
+    attention_to,
 };
 use crate::kernel::layout::{Layout, View, count};
 use crate::tensor::AnyTensor;
@@ -202,7 +202,7 @@ pub(super) fn scores_at<E: Float>(
 ) -> AnyTensor<E> {
     let settings = attention_of.settings(queries.dims()[3]);
     let views = [queries.view(), keys.view()];
-    let scores = scores(views, &settings, &mask.lent(), stage);
+    let scores = E::scores(views, &settings, &mask.lent(), stage);
     let scores = AnyTensor::from_packed(&scores_of(queries, keys), scores);
     // What the stage does not reach, it has no gradient from.
     let mask = if stage == Stage::Masked { mask.clone() } else { mask.without_any() };

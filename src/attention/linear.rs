@@ -6,7 +6,6 @@ use super::{And, Causal, CausalFromStart, KvOf, MaskFor, MaskParts, NoMask, Pref
 use crate::axis::{Axis, Batch, HeadDim, Heads, Key, Query};
 use crate::element::Float;
 pub use crate::kernel::linear_attention::FeatureMap;
-use crate::kernel::linear_attention::{linear_attention, linear_attention_backward};
 use crate::shape::Ours;
 use crate::size::Size;
 use crate::tensor::{AnyTensor, Tensor};
@@ -86,12 +85,12 @@ impl LinearAttention {
         let mask = MaskParts::of(&mask, scores(queries.any(), keys.any()));
         let (layout, mut out) = heads_inside(queries.any(), values.any());
         let (inputs, by) = ([queries.any(), keys.any(), values.any()], self.features);
-        linear_attention(inputs.map(AnyTensor::view), by, &mask.lent(), &mut out);
+        E::linear_attention(inputs.map(AnyTensor::view), by, &mask.lent(), &mut out);
         let out = AnyTensor::in_layout(layout, out).recorded(&inputs, || {
             let inputs = inputs.map(AnyTensor::detached);
             move |d_out| {
                 let views = inputs.each_ref().map(AnyTensor::view);
-                let found = linear_attention_backward(views, by, &mask.lent(), d_out.view());
+                let found = E::linear_attention_backward(views, by, &mask.lent(), d_out.view());
                 let typed = |(input, data): (&AnyTensor<E>, _)| {
                     Some(AnyTensor::from_packed(input.dims(), data))
                 };

@@ -3,7 +3,8 @@
 //!
 //! With p = softmax(x), class weights w, smoothing e over K classes and target t, a row's loss is
 //! (1 − e) · w_t · (L − x_t) + e/K · Σ w_c · (L − x_c), L = ln Σ exp(x); its gradient is
-//! p · ((1 − e) · w_t + e/K · Σ w_c) − e/K · w, and (1 − e) · w_t less at t.
+//! p · ((1 − e) · w_t + e/K · Σ w_c) − e/K · w, and (1 − e) · w_t less at t. What has the weight 0 adds nothing,
+//! whatever its logit is.
 
 use super::exp::exp_of_negative;
 use super::layout::View;
@@ -70,8 +71,12 @@ pub(crate) fn losses<E: Float>(
         lines.for_each(i * group, losses.len(), |row, x| {
             let Some(target) = targets[i * group + row] else { return };
             let logarithm = E::Wide::vectorized(isa, Logarithm(x));
-            let mut loss = smoothing.of_target(target) * (logarithm - x[target].wide());
-            if smoothing.share > 0.0 {
+            let of_target = smoothing.of_target(target);
+            let mut loss = E::Wide::zero();
+            if !of_target.is_zero() {
+                loss = of_target * (logarithm - x[target].wide());
+            }
+            if smoothing.share > 0.0 && !total.is_zero() {
                 loss += each * (total * logarithm - weighted_sum(x, smoothing.weights));
             }
             (losses[row], logarithms[row]) = (loss, logarithm);
@@ -83,7 +88,8 @@ pub(crate) fn losses<E: Float>(
 fn weighted_sum<E: Float>(x: &[E], weights: Option<&[E]>) -> E::Wide {
     match weights {
         Some(weights) => {
-            x.iter().zip(weights).fold(E::Wide::zero(), |sum, (x, w)| sum + x.wide() * w.wide())
+            let counted = x.iter().zip(weights).filter(|(_, w)| !w.wide().is_zero());
+            counted.fold(E::Wide::zero(), |sum, (x, w)| sum + x.wide() * w.wide())
         }
         None => x.iter().fold(E::Wide::zero(), |sum, x| sum + x.wide()),
     }
@@ -111,6 +117,10 @@ pub(crate) fn cross_entropy_backward<E: Float>(
             };
             let of_target = gradient * smoothing.of_target(target);
             let (logarithm, factor) = (logarithms[row], of_target + each * total);
+            if factor.is_zero() {
+                x.fill(E::default());
+                continue;
+            }
             through_wide(x, |x| {
                 E::Wide::vectorized(isa, Weights { x, logarithm, factor });
                 match smoothing.weights {

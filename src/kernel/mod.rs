@@ -13,6 +13,7 @@
 
 pub(crate) mod assign;
 pub(crate) mod attention;
+pub(crate) mod compiled;
 pub(crate) mod cross_entropy;
 pub(crate) mod dropout;
 pub(crate) mod elementwise;

@@ -36,7 +36,7 @@ fn update_on<E: Float, const N: usize>(
 ) {
     let count = gradient.len();
     assert!(buffers.iter().all(|buffer| buffer.len() == count));
-    for_each_piece(buffers, CHUNK, count.saturating_mul(COST), &|start, buffers| {
+    for_each_piece(buffers, CHUNK, count.saturating_mul(COST), |start, buffers| {
         let gradient = &gradient[start..start + buffers[0].len()];
         E::Wide::vectorized(isa, Run { buffers, gradient, update });
     });

@@ -5,6 +5,7 @@
 //! be worth handing over stays on the calling thread. This file is the only one that uses rayon.
 
 use rayon::prelude::*;
+use std::marker::PhantomData;
 
 /// Below this many scalar operations, handing work to other threads costs more than it saves.
 const WORTH_SHARING: usize = 1 << 16;
@@ -15,8 +16,15 @@ pub(crate) fn for_each(tasks: usize, work: usize, f: impl Fn(usize) + Sync) {
     if tasks <= 1 || work < WORTH_SHARING {
         (0..tasks).for_each(f);
     } else {
-        (0..tasks).into_par_iter().with_max_len(1).for_each(&f);
+        share(tasks, &f);
     }
+}
+
+/// Knows nothing of what is called, so that what rayon makes of it is compiled once, in this crate, and not
+/// for each kernel in the crate of whoever uses them.
+#[inline(never)]
+fn share(tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+    (0..tasks).into_par_iter().with_max_len(1).for_each(f);
 }
 
 /// Calls `f` with every chunk of `len` elements (the last may be shorter) and its number.
@@ -26,12 +34,11 @@ pub(crate) fn for_each_chunk<T: Send>(
     work: usize,
     f: impl Fn(usize, &mut [T]) + Sync,
 ) {
-    let len = len.max(1);
-    if out.len() <= len || work < WORTH_SHARING {
-        out.chunks_mut(len).enumerate().for_each(|(i, chunk)| f(i, chunk));
-    } else {
-        out.par_chunks_mut(len).enumerate().with_max_len(1).for_each(|(i, chunk)| f(i, chunk));
-    }
+    let chunks = Chunks::of(out, len);
+    for_each(chunks.count(), work, |i| {
+        // SAFETY: each number below the count is given once.
+        f(i, unsafe { chunks.at(i) });
+    });
 }
 
 /// Calls `f` with the chunks of two outputs that belong together.
@@ -41,14 +48,11 @@ pub(crate) fn for_each_chunk_pair<T: Send, U: Send>(
     work: usize,
     f: impl Fn(usize, &mut [T], &mut [U]) + Sync,
 ) {
-    let (first_len, second_len) = (first_len.max(1), second_len.max(1));
-    if first.len() <= first_len || work < WORTH_SHARING {
-        let chunks = first.chunks_mut(first_len).zip(second.chunks_mut(second_len));
-        chunks.enumerate().for_each(|(i, (a, b))| f(i, a, b));
-    } else {
-        let chunks = first.par_chunks_mut(first_len).zip(second.par_chunks_mut(second_len));
-        chunks.enumerate().with_max_len(1).for_each(|(i, (a, b))| f(i, a, b));
-    }
+    let (first, second) = (Chunks::of(first, first_len), Chunks::of(second, second_len));
+    for_each(first.count().min(second.count()), work, |i| {
+        // SAFETY: each number below both counts is given once.
+        unsafe { f(i, first.at(i), second.at(i)) };
+    });
 }
 
 /// Calls `f` with the pieces of `len` elements (the last may be shorter) of buffers of one length that
@@ -57,37 +61,49 @@ pub(crate) fn for_each_piece<T: Send, const N: usize>(
     buffers: [&mut [T]; N],
     len: usize,
     work: usize,
-    f: &(impl Fn(usize, [&mut [T]; N]) + Sync),
+    f: impl Fn(usize, [&mut [T]; N]) + Sync,
 ) {
-    split_pieces(buffers, 0, len.max(1), work >= WORTH_SHARING, f);
+    let buffers = buffers.map(|buffer| Chunks::of(buffer, len));
+    let count = buffers.iter().map(Chunks::count).min().unwrap_or(0);
+    for_each(count, work, |i| {
+        // SAFETY: each number below all counts is given once.
+        f(i * len.max(1), buffers.each_ref().map(|buffer| unsafe { buffer.at(i) }));
+    });
 }
 
-/// Halves the pieces until one is left. `start` is where these begin.
-fn split_pieces<T: Send, const N: usize>(
-    buffers: [&mut [T]; N],
-    start: usize,
+/// A slice as chunks that threads share out among themselves.
+struct Chunks<'a, T> {
+    all: *mut T,
     len: usize,
-    shared: bool,
-    f: &(impl Fn(usize, [&mut [T]; N]) + Sync),
-) {
-    let pieces = buffers.first().map_or(0, |buffer| buffer.len()).div_ceil(len);
-    match pieces {
-        0 => {}
-        1 => f(start, buffers),
-        _ => {
-            let middle = pieces / 2 * len;
-            let mut halves = buffers.map(|buffer| buffer.split_at_mut(middle));
-            let first = halves.each_mut().map(|(first, _)| std::mem::take(first));
-            let second = halves.map(|(_, second)| second);
-            let first = || split_pieces(first, start, len, shared, f);
-            let second = || split_pieces(second, start + middle, len, shared, f);
-            if shared {
-                rayon::join(first, second);
-            } else {
-                first();
-                second();
-            }
-        }
+    /// Elements of a chunk, 1 at least.
+    chunk: usize,
+    borrowed: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: all that threads do with one is to take chunks, each once, and elements can be sent.
+unsafe impl<T: Send> Sync for Chunks<'_, T> {}
+
+impl<'a, T> Chunks<'a, T> {
+    fn of(all: &'a mut [T], chunk: usize) -> Self {
+        let (len, all) = (all.len(), all.as_mut_ptr());
+        Chunks { all, len, chunk: chunk.max(1), borrowed: PhantomData }
+    }
+
+    fn count(&self) -> usize {
+        self.len.div_ceil(self.chunk)
+    }
+
+    /// Chunk `i`.
+    ///
+    /// # Safety
+    ///
+    /// There is one of that number, and it is asked for once.
+    #[allow(clippy::mut_from_ref, reason = "each part of the slice is lent once")]
+    unsafe fn at(&self, i: usize) -> &'a mut [T] {
+        let start = i * self.chunk;
+        let len = self.chunk.min(self.len - start);
+        // SAFETY: it lies within the slice, which is borrowed for `'a`, and nothing else has this part.
+        unsafe { std::slice::from_raw_parts_mut(self.all.add(start), len) }
     }
 }
 
@@ -99,7 +115,7 @@ mod tests {
     fn pieces_of_buffers_belong_together_and_cover_them() {
         for work in [0, usize::MAX] {
             let (mut a, mut b) = ([0; 11], [0; 11]);
-            for_each_piece([&mut a, &mut b], 4, work, &|start, [a, b]| {
+            for_each_piece([&mut a, &mut b], 4, work, |start, [a, b]| {
                 assert_eq!(a.len(), b.len());
                 for (i, (a, b)) in a.iter_mut().zip(b).enumerate() {
                     (*a, *b) = (start + i, start);
@@ -108,7 +124,7 @@ mod tests {
             assert_eq!(a, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
             assert_eq!(b, [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8]);
         }
-        for_each_piece::<u8, 2>([&mut [], &mut []], 4, usize::MAX, &|_, _| unreachable!());
+        for_each_piece::<u8, 2>([&mut [], &mut []], 4, usize::MAX, |_, _| unreachable!());
     }
 
     #[test]

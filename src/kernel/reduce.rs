@@ -16,17 +16,17 @@ use std::borrow::Cow;
 
 /// 0 for an empty axis.
 pub(crate) fn sum<E: Float>(view: View<E>, at: usize) -> Vec<E> {
-    vectorized(view, at, What::Sum)
+    E::reduced(view, at, What::Sum)
 }
 
 /// NaN for an empty axis.
 pub(crate) fn mean<E: Float>(view: View<E>, at: usize) -> Vec<E> {
-    vectorized(view, at, What::Mean)
+    E::reduced(view, at, What::Mean)
 }
 
 /// The biased variance, Σ(x − mean)² / n: NaN for an empty axis.
 pub(crate) fn variance<E: Float>(view: View<E>, at: usize) -> Vec<E> {
-    vectorized(view, at, What::Variance)
+    E::reduced(view, at, What::Variance)
 }
 
 /// −∞ for an empty axis; NaN where the line has one.
@@ -69,7 +69,7 @@ struct OfLine<'a, E> {
 }
 
 #[derive(Clone, Copy)]
-enum What {
+pub(super) enum What {
     Sum,
     Mean,
     Variance,
@@ -92,7 +92,7 @@ impl<E: Float> Kernel<E::Wide> for OfLine<'_, E> {
     }
 }
 
-fn vectorized<E: Float>(view: View<E>, at: usize, what: What) -> Vec<E> {
+pub(super) fn vectorized<E: Float>(view: View<E>, at: usize, what: What) -> Vec<E> {
     let isa = Isa::best();
     let of = |line: &[E]| E::narrow(E::Wide::vectorized(isa, OfLine { line, what }));
     Lines::new(view, at).map(1, of)

@@ -3,12 +3,13 @@
 use crate::axis::Axis;
 use crate::element::{Float, Index};
 use crate::error::{Error, Result};
-use crate::kernel::cross_entropy::{Smoothing, cross_entropy_backward, losses};
+use crate::kernel::cross_entropy::Smoothing;
 use crate::kernel::layout::{Layout, View};
 use crate::kernel::reduce::sum;
 use crate::ops::index_of;
 use crate::shape::{EndsWith, NonScalar, Shape};
 use crate::tensor::{AnyTensor, Tensor};
+use num_traits::Zero;
 use std::fmt::{self, Debug, Formatter};
 use std::marker::PhantomData;
 
@@ -190,7 +191,7 @@ fn loss_of<E: Float>(
     fn smoothing<E: Float>(share: f64, weights: Option<&AnyTensor<E>>) -> Smoothing<'_, E> {
         Smoothing { share, weights: weights.and_then(AnyTensor::as_slice) }
     }
-    let [loss, logarithms] = losses(logits.view(), &targets, smoothing(share, weights.as_ref()));
+    let [loss, logarithms] = E::losses(logits.view(), &targets, smoothing(share, weights.as_ref()));
     let weight = |target: &usize| match weights.as_ref().and_then(AnyTensor::as_slice) {
         Some(weights) => weights[*target].to_f64(),
         None => 1.0,
@@ -204,13 +205,19 @@ fn loss_of<E: Float>(
     };
     let factor = E::Wide::from_f64(factor);
     let total = sum(View { data: &loss, layout: Layout::packed(&[loss.len()]) }, 0)[0];
-    AnyTensor::from_packed(&[], vec![E::narrow(total * factor)]).recorded_from(logits, || {
+    let value = if factor.is_zero() { factor } else { total * factor };
+    AnyTensor::from_packed(&[], vec![E::narrow(value)]).recorded_from(logits, || {
         let logits = logits.detached();
         move |g| {
             let gradient = g.first().wide() * factor;
             let smoothing = smoothing(share, weights.as_ref());
-            let data =
-                cross_entropy_backward(logits.view(), &targets, &logarithms, gradient, smoothing);
+            let data = E::cross_entropy_backward(
+                logits.view(),
+                &targets,
+                &logarithms,
+                gradient,
+                smoothing,
+            );
             AnyTensor::from_packed(logits.dims(), data)
         }
     })

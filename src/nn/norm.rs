@@ -1,8 +1,7 @@
 //! What layer norm and RMS norm have in common: the operation and its gradient rule.
 
 use crate::element::Float;
-use crate::kernel::norm::{Norm, normalize_in_place, normalized};
-use crate::kernel::norm_backward::norm_backward;
+use crate::kernel::norm::Norm;
 use crate::tensor::AnyTensor;
 
 /// A norm over the last elements of a tensor, as many as `weight` has. Both parameters are packed.
@@ -18,7 +17,7 @@ pub(super) struct NormOf<'a, E> {
 impl<E: Float> NormOf<'_, E> {
     /// The normalised x.
     pub(super) fn of(self, x: &AnyTensor<E>) -> AnyTensor<E> {
-        let result = AnyTensor::from_packed(x.dims(), normalized(x.view(), self.kernel()));
+        let result = AnyTensor::from_packed(x.dims(), E::normalized(x.view(), self.kernel()));
         if !self.is_recorded(x) {
             return result;
         }
@@ -28,7 +27,8 @@ impl<E: Float> NormOf<'_, E> {
             let NormOf { centered, epsilon, .. } = self;
             move |g| {
                 let norm = NormOf { weight: &weight, bias: None, centered, epsilon };
-                let [of_x, of_weight, of_bias] = norm_backward(x.view(), g.view(), norm.kernel());
+                let [of_x, of_weight, of_bias] =
+                    E::norm_backward(x.view(), g.view(), norm.kernel());
                 let parameter = |data| Some(AnyTensor::from_packed(weight.dims(), data));
                 let mut gradients = vec![Some(AnyTensor::from_packed(x.dims(), of_x))];
                 gradients.push(parameter(of_weight));
@@ -45,7 +45,7 @@ impl<E: Float> NormOf<'_, E> {
             return;
         }
         let norm = self.kernel();
-        x.update(|rows| normalize_in_place(rows, norm), |rows| normalized(rows, norm));
+        x.update(|rows| E::normalize_in_place(rows, norm), |rows| E::normalized(rows, norm));
     }
 
     fn is_recorded(&self, x: &AnyTensor<E>) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::axis::Axis;
 use crate::element::Float;
-use crate::kernel::softmax::{Softmax, softmax, softmax_backward, softmax_in_place};
+use crate::kernel::softmax::Softmax;
 use crate::shape::{BroadcastsTo, HasAxis, Marker, Shape};
 use crate::tensor::{AnyTensor, Tensor};
 
@@ -95,9 +95,9 @@ impl<S: Shape, E: Float> Tensor<S, E> {
 impl<E: Float> AnyTensor<E> {
     /// `keep` has this tensor's sizes.
     pub(crate) fn softmax(&self, kind: Softmax, at: usize, keep: Option<&AnyTensor<bool>>) -> Self {
-        let data = softmax(kind, self.view(), at, keep.map(AnyTensor::view));
+        let data = E::softmax(kind, self.view(), at, keep.map(AnyTensor::view));
         Self::from_packed(self.dims(), data).recorded_with(self, |y| {
-            move |g| Self::from_packed(y.dims(), softmax_backward(kind, y.view(), g.view(), at))
+            move |g| Self::from_packed(y.dims(), E::softmax_backward(kind, y.view(), g.view(), at))
         })
     }
 
@@ -108,8 +108,8 @@ impl<E: Float> AnyTensor<E> {
         }
         let n = self.dims()[at];
         self.update(
-            |scores| softmax_in_place(Softmax::Weights, scores, n),
-            |scores| softmax(Softmax::Weights, scores, at, None),
+            |scores| E::softmax_in_place(Softmax::Weights, scores, n),
+            |scores| E::softmax(Softmax::Weights, scores, at, None),
         );
     }
 }

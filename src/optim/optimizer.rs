@@ -160,16 +160,16 @@ impl<R: UpdateRule> Optimizer<R> {
     /// Updates every parameter that has a gradient and is not frozen.
     ///
     /// # Errors
-    /// Where the rate is negative or not finite; no parameter of the module has a gradient, though there
-    /// are gradients; two parameters have one name; or a parameter has other sizes or elements than its
-    /// state, or by now a group whose rule keeps more or less of it. Nothing has changed then.
+    /// Where the rate is negative, not finite or beyond `f32`; no parameter of the module has a gradient,
+    /// though there are gradients; two parameters have one name; or a parameter has other sizes or elements
+    /// than its state, or by now a group whose rule keeps more or less of it. Nothing has changed then.
     pub fn step<M: Module + ?Sized>(
         &mut self,
         module: &mut M,
         gradients: &Gradients,
         rate: f64,
     ) -> Result<()> {
-        in_range("the rate", rate, 0.0..f64::INFINITY)?;
+        in_range("the rate", rate, 0.0..f64::from(f32::MAX))?;
         self.check(module, gradients)?;
         for (name, parameter) in parameters_mut(module) {
             let Some(gradient) = self.gradient_of(&name, &*parameter, gradients) else { continue };

@@ -21,7 +21,8 @@ mod tests;
 mod tiled;
 mod values;
 
-pub(crate) use backward::{Forward, Given, attention_backward};
+pub(super) use backward::backward_on;
+pub(crate) use backward::{Forward, Given, Gradients, attention_backward};
 pub(crate) use blocks::Blocks;
 pub(crate) use mask::{Band, Diagonal, Mask, Offset};
 pub use stages::Stage;
@@ -156,7 +157,7 @@ pub(crate) fn attention_to<E: Float>(
     mask: &Mask<E>,
     out: Out<E>,
 ) {
-    attention_on(Isa::best(), views, settings, mask, out);
+    E::attention(Isa::best(), views, settings, mask, out);
 }
 
 /// Outputs that threads share, each writing other parts.
@@ -240,7 +241,7 @@ fn check_outputs<E: Float>([q, k, v]: [View<E>; 3], out: &Out<E>) {
     }
 }
 
-fn attention_on<E: Float>(
+pub(super) fn attention_on<E: Float>(
     isa: Isa,
     [q, k, v]: [View<E>; 3],
     settings: &Settings<E>,

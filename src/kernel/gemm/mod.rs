@@ -90,7 +90,7 @@ impl<E> PackedB<E> {
 
 /// Packs the K × N matrix `b`, to be used in many products.
 pub(crate) fn pack_b<E: Float>(b: View<E>) -> PackedB<E> {
-    pack_b_for(Isa::best(), b)
+    E::packed(Isa::best(), b)
 }
 
 /// C = A · B + bias for views of 2 to 6 axes whose leading axes are equal (stride 0 repeats a
@@ -99,7 +99,7 @@ pub(crate) fn gemm<E: Float>(a: View<E>, b: View<E>, bias: Option<&[E]>) -> Vec<
     let layout = product_layout(&a.layout, b.layout.dims[b.layout.rank() - 1]);
     let epilogue = Epilogue::bias(bias);
     // SAFETY: a product writes every element of its layout.
-    unsafe { written(layout.count(), |out| gemm_on(Isa::best(), a, b, epilogue, out, &layout)) }
+    unsafe { written(layout.count(), |out| E::product(Isa::best(), a, b, epilogue, out, &layout)) }
 }
 
 /// As [`gemm`], with `b` packed before. `a` has 1 to 6 axes, the last of size K.
@@ -118,7 +118,7 @@ pub(super) fn gemm_packed_to<E: Float>(
 ) {
     let layout = product_layout(&a.layout, b.n);
     assert_eq!(layout.count(), out.len());
-    packed_on(a, b, epilogue, out, &layout);
+    E::packed_product(a, b, epilogue, out, &layout);
 }
 
 /// As [`gemm`] on an instruction set, to any place in `out`; no two elements of `layout` may share a place.
@@ -135,7 +135,7 @@ pub(crate) fn gemm_into<E: Float>(
     gemm_on(isa, a, b, epilogue, unsafe { place(out) }, layout);
 }
 
-fn packed_on<E: Float>(
+pub(super) fn packed_on<E: Float>(
     a: View<E>,
     b: &PackedB<E>,
     epilogue: Epilogue<E>,
@@ -153,7 +153,7 @@ fn packed_on<E: Float>(
     }
 }
 
-fn gemm_on<E: Float>(
+pub(super) fn gemm_on<E: Float>(
     isa: Isa,
     a: View<E>,
     b: View<E>,
@@ -196,7 +196,7 @@ fn gemm_on<E: Float>(
     }
 }
 
-fn pack_b_for<E: Float>(isa: Isa, b: View<E>) -> PackedB<E> {
+pub(super) fn pack_b_for<E: Float>(isa: Isa, b: View<E>) -> PackedB<E> {
     let (k, n) = (b.layout.dims[0], b.layout.dims[1]);
     let matrix = Matrix {
         data: b.data,

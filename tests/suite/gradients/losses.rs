@@ -111,6 +111,41 @@ fn where_all_that_counts_weighs_nothing_the_mean_and_its_gradient_are_0() {
 }
 
 #[test]
+fn what_weighs_nothing_adds_nothing_whatever_its_logit() {
+    let targets = Tensor::<(Batch<C<2>>,), u32>::from([1, 0]);
+    for strange in [f64::NEG_INFINITY, f64::INFINITY, f64::NAN] {
+        let p = Parameter::new(Tensor::<(Batch<C<2>>, Vocab<C<2>>), f64>::from([
+            [0.5, strange],
+            [1.0, 2.0],
+        ]));
+        for (share, summed) in [(0.0, false), (0.1, false), (0.0, true), (0.1, true)] {
+            let loss = CrossEntropy::new().try_smoothed(share).unwrap();
+            let loss = loss.weighted(&Tensor::from([0.0; 2]));
+            let loss = if summed { loss.summed() } else { loss };
+            let mut train = Train::seeded(1);
+            let value = loss.try_of(&train.read(&p), &targets).unwrap();
+            assert_eq!(value.value(), 0.0, "{strange} {share} {summed}");
+            assert_eq!(train.backward(&value).of(&p), Tensor::zeros(), "{strange} {share}");
+        }
+    }
+    // A class that is masked by −∞ and weighs nothing, beside one that counts.
+    let p = Parameter::new(Tensor::<(Batch<C<2>>, Vocab<C<2>>), f64>::from([
+        [0.5, f64::NEG_INFINITY],
+        [1.0, 2.0],
+    ]));
+    for share in [0.0, 0.1] {
+        let loss = CrossEntropy::new().try_smoothed(share).unwrap();
+        let loss = loss.weighted(&Tensor::from([1.0, 0.0]));
+        let mut train = Train::seeded(1);
+        let value = loss.try_of(&train.read(&p), &targets).unwrap();
+        let smoothed = share / 2.0;
+        let row = (1.0 - smoothed) * (1f64.exp() + 1.0).ln();
+        assert!((value.value() - row).abs() < 1e-6, "{share}: {} {row}", value.value());
+        assert!(train.backward(&value).is_finite());
+    }
+}
+
+#[test]
 fn a_share_that_is_none_is_an_error() {
     let smoothed = |share| CrossEntropy::<Vocab<C<3>>>::new().try_smoothed(share);
     let error = smoothed(1.5).map(|_| ()).unwrap_err();

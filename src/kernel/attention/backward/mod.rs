@@ -118,7 +118,7 @@ pub(crate) fn attention_backward<E: Float>(
     given: Given<E>,
     of_scores: bool,
 ) -> Gradients<E> {
-    backward_on(Isa::best(), forward, given, of_scores)
+    E::attention_backward(Isa::best(), forward, given, of_scores)
 }
 
 /// Values have no width where their gradient is not asked for: they are not read then.
@@ -160,7 +160,7 @@ fn check<E: Float>(forward: &Forward<E>, given: &Given<E>) {
     assert!(forward.sums.is_some() || matches!(given, Given::Scores(_)));
 }
 
-fn backward_on<E: Float>(
+pub(in crate::kernel) fn backward_on<E: Float>(
     isa: Isa,
     forward: &Forward<E>,
     given: Given<E>,
