@@ -12,6 +12,8 @@ mod burn;
 mod candle;
 mod char_lm;
 mod generate;
+#[path = "../../../examples/common/layers.rs"]
+mod layers; // what the model of `generate` reads its configuration by
 mod limit;
 mod ours;
 mod python;
