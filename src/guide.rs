@@ -6,6 +6,7 @@
 //! | [`run_time_sizes`] | a server that batches, a loop that decodes, and what a run-time size cannot do |
 //! | [`own_layer`] | a generic layer of one's own and the bounds that it needs |
 //! | [`checkpoint`] | from `config.json` and safetensors to a typed model |
+//! | [`training`] | a run of a module of one's own, from warm-up to a file, and whether its gradients are right |
 //! | [`wrong_step`] | two implementations differ: where first? |
 //! | [`bugs`] | twenty bugs of attention code that do not compile, with the compiler's words |
 
@@ -20,6 +21,9 @@ pub mod own_layer {}
 
 #[doc = include_str!("../docs/checkpoint.md")]
 pub mod checkpoint {}
+
+#[doc = include_str!("../docs/training.md")]
+pub mod training {}
 
 #[doc = include_str!("../docs/wrong_step.md")]
 pub mod wrong_step {}
