@@ -39,7 +39,7 @@ use std::fmt::{self, Formatter};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not list its parameters",
     label = "not a module",
-    note = "add `impl Module for … {{ parameters!(field, field); }}`"
+    note = "add `impl Module for … {{ parameters!(field, field); }}`, or the bounds that its `impl` asks for"
 )]
 pub trait Module {
     /// Shows each parameter to the visitor.
@@ -72,7 +72,7 @@ pub trait VisitorMut<'a> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not list its parameters",
     label = "neither a parameter nor a module",
-    note = "give it `impl Module for … {{ parameters!(field, field); }}`, or leave the field out of the list"
+    note = "give it `impl Module for … {{ parameters!(field, field); }}`, leave the field out of the list, or add the bounds that its own `impl` asks for"
 )]
 pub trait Field {
     /// Shows its parameters to the visitor, under `name`.

@@ -9,7 +9,7 @@ use crate::size::{AtLeast, C, DivisibleBy, Known, Size, Static, Times};
 #[diagnostic::on_unimplemented(
     message = "a rotary width must be even, and {Self} is not",
     label = "features turn in pairs",
-    note = "the width has arithmetic: 0 to 2048, the multiples of 64 up to 16384, and the powers of two up to 1048576"
+    note = "the width has arithmetic: 0 to 2048, the multiples of 64 up to 16384, and the powers of two up to 1048576; in generic code bound it by `RotaryWidth`"
 )]
 pub trait RotaryWidth: Static + RotatedBy<Self> {
     /// The number of pairs, R/2.
