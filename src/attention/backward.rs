@@ -6,7 +6,7 @@ use super::scaled::{Attention, scores as scores_of};
 use crate::element::Float;
 use crate::kernel::attention::{
     Forward, Given, Out, Relative, Settings, Stage, Sums, attention, attention_backward,
-    attention_to,
+    attention_to, side_by_side,
 };
 use crate::kernel::layout::{Layout, View, count};
 use crate::tensor::AnyTensor;
@@ -119,10 +119,12 @@ pub(super) fn attend_together<E: Float>(
     heads: usize,
     mask: &MaskParts<E>,
 ) -> AnyTensor<E> {
-    let width = together.dims()[2] / 3;
+    let [batch, positions, widths] = *together.dims() else {
+        unreachable!("activations have three axes")
+    };
     let detached = together.detached();
-    let by_head = detached.layout().split(2, 3, width).split(3, heads, width / heads.max(1));
-    let [q, k, v] = [0, 1, 2].map(|i| detached.viewed(by_head.at(2, i).permuted(&[0, 2, 1, 3])));
+    let [q, k, v] = side_by_side([batch, positions, heads, widths / 3 / heads.max(1)])
+        .map(|layout| detached.viewed(layout));
     let operands = Operands::new([&q, &k, &v], mask);
     attend_recorded(attention_of, &Operands { together: Some(together.clone()), ..operands })
 }

@@ -6,7 +6,7 @@
 //! back. A round is a number of samples that depends on sizes alone, and what a sample gives does not
 //! depend on its neighbours.
 
-use super::attention::{Mask, Settings, attention};
+use super::attention::{Mask, Settings, attention, side_by_side};
 use super::gemm::{Epilogue, gemm_packed_to};
 use super::layout::{Layout, View};
 use super::linear::Projection;
@@ -59,12 +59,8 @@ fn in_rounds<E: Float>(
                 let sliced = |layout: &Layout| layout.sliced(0, first, n);
                 let x = View { layout: sliced(&x.layout), ..x };
                 gemm_packed_to(x, &qkv.weight, Epilogue::bias(qkv.bias.as_deref()), place(fused));
-                let by_head = Layout::packed(&[n, len, 3, heads, width / heads.max(1)]);
-                let part = |i| {
-                    let layout = by_head.at(2, i).permuted(&[0, 2, 1, 3]);
-                    View { data: &*fused, layout }
-                };
-                let parts = [part(0), part(1), part(2)];
+                let parts = side_by_side([n, len, heads, width / heads.max(1)])
+                    .map(|layout| View { data: &*fused, layout });
                 attention(parts, settings, &mask.sliced(first, n), merged);
                 let merged = View { data: &*merged, layout: Layout::packed(&[n, len, width]) };
                 gemm_packed_to(merged, &out.weight, Epilogue::bias(out.bias.as_deref()), result);

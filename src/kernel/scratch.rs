@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::thread::LocalKey;
 
 /// The most bytes of a buffer that a thread keeps.
-const KEPT: usize = 8 << 20;
+pub(super) const KEPT: usize = 8 << 20;
 
 /// A number that threads keep buffers of.
 pub trait Scratch: Copy + Default + 'static {

@@ -32,7 +32,7 @@ pub(crate) use terms::{Distances, Fill, Relative, Slopes};
 
 use super::dropout::Dropout;
 use super::gemm::Matrix;
-use super::layout::{View, count};
+use super::layout::{Layout, View, count};
 use super::parallel::for_each;
 use super::simd::{Isa, Lanes};
 use super::tiles;
@@ -148,6 +148,13 @@ pub(crate) fn attention<E: Float>(
     out: &mut [E],
 ) {
     attention_to(views, settings, mask, Out { out, weights: None, sums: Sums::Nothing });
+}
+
+/// Q, K and V by head, over [B, H, positions, D], where they lie side by side in a tensor over [B, positions,
+/// 3, H, D], in row-major order.
+pub(crate) fn side_by_side([batch, positions, heads, d]: [usize; 4]) -> [Layout; 3] {
+    let all = Layout::packed(&[batch, positions, 3, heads, d]);
+    [0, 1, 2].map(|i| all.at(2, i).permuted(&[0, 2, 1, 3]))
 }
 
 /// As [`attention`], with all that is wanted.

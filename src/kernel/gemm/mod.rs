@@ -22,7 +22,7 @@ use super::output::place;
 use super::output::written;
 use super::parallel::{for_each, for_each_chunk};
 use super::runs::Runs;
-use super::scratch::{Aligned, LINE, Spare};
+use super::scratch::{Aligned, KEPT, LINE, Spare};
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use super::tile;
 use super::tiles;
@@ -45,8 +45,8 @@ const BLOCK_WORK: usize = 1 << 19;
 const LEAST_COLUMNS: usize = 64;
 const ENOUGH_BLOCKS: usize = 64;
 
-/// The most bytes of panels that a product packs for itself at a time.
-const MOST_PANELS: usize = (8 << 20) - LINE;
+/// The most bytes of panels that a product packs for itself at a time: what a thread keeps.
+const MOST_PANELS: usize = KEPT - LINE;
 
 /// Where a block packs its rows of A, that is for as many times more columns, if there remain so many blocks.
 const PACKS_FOR: usize = 4;

@@ -23,7 +23,7 @@ mod small;
 mod tests;
 
 use super::mask::Mask;
-use super::{Place, Settings, check_operands};
+use super::{Place, Settings, check_operands, side_by_side};
 use crate::element::Float;
 use crate::kernel::layout::{Layout, View, count};
 use crate::kernel::parallel::{for_each_chunk, for_each_chunk_pair};
@@ -266,8 +266,7 @@ impl<E: Float> Outputs<E> {
 fn layouts(sizes: Sizes, together: bool) -> [Layout; 3] {
     let Sizes { batch, heads, queries, keys, d, dv, .. } = sizes;
     if together {
-        let all = Layout::packed(&[batch, queries, 3, heads, d]);
-        return [0, 1, 2].map(|i| all.at(2, i).permuted(&[0, 2, 1, 3]));
+        return side_by_side([batch, queries, heads, d]);
     }
     [(queries, d), (keys, d), (keys, dv)]
         .map(|(rows, width)| Layout::packed(&[batch, heads, rows, width]))
