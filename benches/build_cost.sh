@@ -80,6 +80,6 @@ cost 'release build, this crate alone' 110 touch_crate cargo build --release
 cost 'release build, the model of 12 layers alone' 20 touch_layers cargo build --release "${twelve[@]}"
 size 'its program, stripped' 3000000 "$CARGO_TARGET_DIR/release/user12"
 cargo build --quiet --release "${twenty[@]}" 2>/dev/null
-cost 'release build, 20 widths alone' 60 touch_widths cargo build --release "${twenty[@]}"
-size 'its program, stripped' 8000000 "$CARGO_TARGET_DIR/release/user20"
+cost 'release build, 20 widths alone' 40 touch_widths cargo build --release "${twenty[@]}"
+size 'its program, stripped' 3000000 "$CARGO_TARGET_DIR/release/user20"
 exit "$over"
