@@ -4,5 +4,6 @@ mod attention;
 mod differences;
 pub(crate) mod graph;
 mod layers;
+mod layouts;
 mod losses;
 pub(crate) mod torch;
