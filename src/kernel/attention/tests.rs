@@ -376,7 +376,7 @@ fn hidden_values_reach_no_output() {
                 case.x[2].data[key * dv + i % dv] = bad;
             }
             assert_eq!(bits(&case.run(mask)), clean);
-            let [_, weights] = [0; 2].map(|_| case.run_on(Isa::best(), mask).1);
+            let (_, weights) = case.run_on(Isa::best(), mask);
             assert!(weights.iter().all(|weight| weight.is_finite()));
             case.x = saved;
         }
@@ -506,6 +506,23 @@ fn a_scale_brings_back_products_beyond_the_range() {
         let [out, _, log_sums] = case.run_with(isa, &Settings::scaled(case.scale), &Mask::NONE);
         assert!(out.iter().all(|out| (out.to_f64() - expected).abs() < 2e-3), "{isa:?} {out:?}");
         assert!(log_sums.iter().all(|sum| sum.to_f64().is_finite()), "{isa:?}");
+    }
+}
+
+#[test]
+fn positions_at_the_ends_of_the_range_are_as_far_away_as_they_are() {
+    let mut rng = Rng::new(39);
+    let case = case::<f32>(&mut rng, [2, 1, 1, 3, 5, 4, 4]);
+    for (position, slope) in [(isize::MIN, 1e-20), (isize::MAX, -1e-20), (isize::MAX - 1, 0.5)] {
+        let (starts, slope) = ([position, 0], [slope]);
+        let offset = Offset::BySample(&starts);
+        let each = View { data: &slope, layout: Layout::packed(&[1]) };
+        let far = Mask { slopes: vec![Slopes { each, offset }], ..Mask::NONE };
+        let near = [0, 0];
+        let near = Slopes { each, offset: Offset::BySample(&near) };
+        let (far, near) = (case.run(&far), case.run(&Mask { slopes: vec![near], ..Mask::NONE }));
+        assert!(far.iter().all(|x| x.is_finite()), "{position}");
+        assert_eq!(far[far.len() / 2..], near[near.len() / 2..], "the other sample");
     }
 }
 
