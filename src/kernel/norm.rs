@@ -7,7 +7,7 @@
 
 use super::elementwise::pack_part;
 use super::layout::View;
-use super::output::written_in_chunks;
+use super::output::{in_its_place, written_in_chunks};
 use super::parallel::for_each_chunk;
 use super::runs::Runs;
 use super::simd::elements::{load, load_first, store, store_first};
@@ -44,10 +44,10 @@ pub(crate) fn normalized<E: Float>(x: View<E>, norm: Norm<E>) -> Vec<E> {
     let (isa, runs) = (Isa::best(), Runs::new([&x.layout]));
     let group = norm.group();
     let write = |i, out: &mut [MaybeUninit<E>]| {
-        let (to, n) = (out.as_mut_ptr().cast(), out.len());
-        let from = match packed {
-            Some(all) => all[i * group..][..n].as_ptr(),
-            None => pack_part(x.data, &runs, i * group, out).as_ptr(),
+        let n = out.len();
+        let (from, to) = match packed {
+            Some(all) => (all[i * group..][..n].as_ptr(), out.as_mut_ptr().cast()),
+            None => in_its_place(pack_part(x.data, &runs, i * group, out)),
         };
         E::Wide::vectorized(isa, norm.rows(from, to, n));
     };
@@ -59,8 +59,8 @@ pub(crate) fn normalized<E: Float>(x: View<E>, norm: Norm<E>) -> Vec<E> {
 pub(crate) fn normalize_in_place<E: Float>(elements: &mut [E], norm: Norm<E>) {
     let (isa, work) = (Isa::best(), elements.len() * COST);
     for_each_chunk(elements, norm.group(), work, |_, chunk| {
-        let to = chunk.as_mut_ptr();
-        E::Wide::vectorized(isa, norm.rows(to, to, chunk.len()));
+        let (n, (from, to)) = (chunk.len(), in_its_place(chunk));
+        E::Wide::vectorized(isa, norm.rows(from, to, n));
     });
 }
 

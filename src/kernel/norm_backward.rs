@@ -8,7 +8,7 @@
 use super::elementwise::{pack, pack_part};
 use super::layout::View;
 use super::norm::{Norm, TOGETHER};
-use super::output::written;
+use super::output::{in_its_place, written};
 use super::parallel::for_each_chunk_pair;
 use super::runs::Runs;
 use super::simd::elements::{load, load_first, store, store_first};
@@ -40,10 +40,7 @@ pub(crate) fn norm_backward<E: Float>(x: View<E>, g: View<E>, norm: Norm<E>) -> 
         let x = &packed[i * group..][..out.len()];
         let (g, to) = match given {
             Some(all) => (all[i * group..][..out.len()].as_ptr(), out.as_mut_ptr().cast()),
-            None => {
-                let to = pack_part(g.data, &runs, i * group, out).as_mut_ptr();
-                (to.cast_const(), to)
-            }
+            None => in_its_place(pack_part(g.data, &runs, i * group, out)),
         };
         let (weight, bias) = sums.split_at_mut(n);
         E::Wide::vectorized(isa, Back { norm, x, g, to, weight, bias });

@@ -5,7 +5,7 @@
 
 use super::elementwise::{CHUNK, pack, pack_part};
 use super::layout::View;
-use super::output::written_in_chunks;
+use super::output::{in_its_place, written_in_chunks};
 use super::parallel::for_each_chunk;
 use super::runs::Runs;
 use super::simd::elements::{load, load_first, store, store_first};
@@ -34,10 +34,10 @@ pub(crate) fn map<E: Float>(view: View<E>, f: impl Pointwise<E::Wide>) -> Vec<E>
     let (count, packed) = (view.layout.count(), view.as_slice());
     let runs = Runs::new([&view.layout]);
     let write = |i, out: &mut [MaybeUninit<E>]| {
-        let (to, n) = (out.as_mut_ptr().cast(), out.len());
-        let from = match packed {
-            Some(all) => all[i * CHUNK..][..n].as_ptr(),
-            None => pack_part(view.data, &runs, i * CHUNK, out).as_ptr(),
+        let n = out.len();
+        let (from, to) = match packed {
+            Some(all) => (all[i * CHUNK..][..n].as_ptr(), out.as_mut_ptr().cast()),
+            None => in_its_place(pack_part(view.data, &runs, i * CHUNK, out)),
         };
         E::Wide::vectorized(isa, Apply { from, to, n, f });
     };
@@ -122,8 +122,8 @@ impl<E: Float, F: Backward<E::Wide>> Kernel<E::Wide> for Back<'_, E, F> {
 }
 
 fn apply_on<E: Float>(isa: Isa, elements: &mut [E], f: impl Pointwise<E::Wide>) {
-    let to = elements.as_mut_ptr();
-    E::Wide::vectorized(isa, Apply { from: to, to, n: elements.len(), f });
+    let (n, (from, to)) = (elements.len(), in_its_place(elements));
+    E::Wide::vectorized(isa, Apply { from, to, n, f });
 }
 
 /// `f` of the `n` elements at `from`, written to `to`: the same place, or one that does not overlap.
