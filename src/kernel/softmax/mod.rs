@@ -19,12 +19,12 @@ pub(crate) use backward::softmax_backward;
 use super::exp::exp_of_negative;
 use super::layout::View;
 use super::lines::Lines;
-use super::output::written_in_chunks;
+use super::output::{in_its_place, written_in_chunks};
 use super::parallel::for_each_chunk;
 use super::scan::in_place;
 use super::scratch::Spare;
 use super::simd::elements::{
-    lanes, load, load_first, narrow, store, store_first, sum_of_lanes, widen,
+    lanes, load, load_first, narrow_to, store, store_first, sum_of_lanes, widen,
 };
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use crate::element::Float;
@@ -111,8 +111,8 @@ struct Rows<E> {
 
 impl<E> Rows<E> {
     fn in_place(kind: Softmax, scores: &mut [E], n: usize) -> Self {
-        let (to, count) = (scores.as_mut_ptr(), scores.len() / n);
-        Rows { kind, from: to, from_row: n, to, n, count }
+        let (count, (from, to)) = (scores.len() / n, in_its_place(scores));
+        Rows { kind, from, from_row: n, to, n, count }
     }
 }
 
@@ -144,8 +144,7 @@ impl<E: Float> Kernel<E::Wide> for Rows<E> {
                     widen::<E, V>(std::slice::from_raw_parts(line, n), wide);
                 }
                 Rows::in_place(kind, &mut spare[..count * n], n).in_steps::<V>();
-                let lines = std::slice::from_raw_parts_mut(to.add(first * n), count * n);
-                narrow::<E, V>(&spare[..count * n], lines);
+                narrow_to::<E, V>(&spare[..count * n], to.add(first * n));
             }
         }
     }
@@ -195,7 +194,10 @@ impl<E: Float> Rows<E> {
 ///
 /// The processor has the instruction set of `V`; `n` elements can be read.
 #[inline(always)]
-unsafe fn maximum<E: Float, V: Vector<Scalar = E::Wide>>(from: *const E, n: usize) -> E::Wide {
+pub(super) unsafe fn maximum<E: Float, V: Vector<Scalar = E::Wide>>(
+    from: *const E,
+    n: usize,
+) -> E::Wide {
     let hidden = E::Wide::neg_infinity();
     let whole = n / V::LANES * V::LANES;
     // SAFETY: the caller's.
@@ -233,9 +235,10 @@ const BLOCK: usize = 64;
 ///
 /// # Safety
 ///
-/// The processor has the instruction set of `V`; `n` elements can be read, and written.
+/// The processor has the instruction set of `V`; `n` elements can be read, and written where they are to be
+/// kept.
 #[inline(always)]
-unsafe fn exponentials<E: Float, V: Vector<Scalar = E::Wide>, const KEEP: bool>(
+pub(super) unsafe fn exponentials<E: Float, V: Vector<Scalar = E::Wide>, const KEEP: bool>(
     from: *const E,
     to: *mut E,
     n: usize,
