@@ -28,7 +28,7 @@ use super::{Place, QUERIES, Settings, SumsAt};
 use crate::element::Float;
 use crate::kernel::gemm::{Matrix, pack_panel_wide};
 use crate::kernel::scratch::{Spare, padded, split};
-use crate::kernel::simd::{Isa, Kernel, Vector};
+use crate::kernel::simd::{Isa, Kernel, Vector, elements};
 use crate::kernel::tile::{Tile, columns};
 use crate::kernel::tiles;
 use num_traits::{Float as _, Zero};
@@ -516,10 +516,7 @@ unsafe fn fetch<V: Vector, E>(ahead: &Ahead<E>, [d, dv]: [usize; 2]) {
 #[inline(always)]
 unsafe fn prefetch<V: Vector, E>(matrix: Matrix<E>, columns: usize) {
     if matrix.column == 1 {
-        let row = matrix.data.as_ptr().wrapping_add(matrix.at);
-        for column in (0..columns).step_by(64 / size_of::<E>()) {
-            // SAFETY: the caller's.
-            unsafe { V::prefetch(row.wrapping_add(column).cast()) }
-        }
+        // SAFETY: the caller's.
+        unsafe { elements::prefetch::<E, V>(matrix.data.as_ptr().wrapping_add(matrix.at), columns) }
     }
 }
