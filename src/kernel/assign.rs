@@ -32,7 +32,7 @@ pub(crate) fn accumulate<E: Float>(from: View<E>, to: &mut [E], layout: &Layout)
     // SAFETY: each piece of work has places of its own; elements are `Send`.
     unsafe impl<E: Float> Sync for Places<E> {}
 
-    assert!(layout.extent() <= to.len() && from.layout.extent() <= from.data.len());
+    assert!(layout.dims == from.layout.dims && layout.extent() <= to.len());
     let runs = Runs::new([&from.layout, layout]);
     let (steps @ [from_step, to_step], count) = (runs.steps(), layout.count());
     let piece = if layout.is_injective() { PIECE } else { count.max(1) };

@@ -73,6 +73,8 @@ pub(crate) fn concat<E: Element>(parts: &[View<E>], at: usize) -> Vec<E> {
     let Some(first) = parts.first() else {
         return Vec::new();
     };
+    let others = |part: &View<E>| part.layout.dims.removed(at);
+    assert!(parts.iter().all(|part| others(part) == others(first)));
     let outer: usize = first.layout.dims[..at].iter().product();
     let packed: Vec<Cow<[E]>> = parts
         .iter()
@@ -94,7 +96,8 @@ pub(crate) fn concat<E: Element>(parts: &[View<E>], at: usize) -> Vec<E> {
             }
         }
     };
-    // SAFETY: a chunk is whole lines, and the parts of a line have its `each` elements together.
+    // SAFETY: a chunk is whole lines, and the parts of a line, which agree in the other sizes, have its
+    // `each` elements together.
     unsafe { written_in_chunks(total, lines * each, total, write) }
 }
 
