@@ -350,7 +350,7 @@ impl<'a, E: Float> Job<'a, E> {
             // So many columns at a time that a thread keeps the memory of their panels.
             let step = Order::of::<E>(self.isa, self.k).columns;
             let column = panels_len::<E>(self.isa, (self.k, step)) / step;
-            let most = (MOST_PANELS / size_of::<E>() / column.max(1)).max(step);
+            let most = (MOST_PANELS / size_of::<E>() / column.max(1) / step * step).max(step);
             let columns = self.n.div_ceil(self.n.div_ceil(most)).next_multiple_of(step);
             for start in (0..self.n).step_by(columns) {
                 let part = self.part(start, columns.min(self.n - start));
