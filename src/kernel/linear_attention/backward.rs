@@ -31,7 +31,7 @@ pub(crate) fn linear_attention_backward<E: Float>(
 ) -> [Vec<E>; 3] {
     let sizes = Sizes::of(views, by);
     let Sizes { batch, heads, queries, keys, dim, width, .. } = sizes;
-    if count(&[batch, heads, queries, keys, dim, width - 1]) == 0 {
+    if [batch, heads, queries, keys, dim, width - 1].contains(&0) {
         return views.map(|view| vec![E::default(); view.layout.count()]);
     }
     let visible = Visible::of(mask, sizes);
