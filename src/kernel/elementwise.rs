@@ -214,10 +214,9 @@ mod tests {
                 assert_eq!(in_place, twice);
                 map_in_place(&mut in_place, |x| x / 2.0);
                 assert_eq!(in_place, packed);
-                assert_eq!(
-                    zip3(view, a.view(), view, |a, b, c| a + b + c - c.min(c)).len(),
-                    packed.len()
-                );
+                let doubled = View { data: &twice, layout: a.layout };
+                let expected: Vec<f32> = packed.iter().map(|x| x * (x * 2.0) - x).collect();
+                assert_eq!(zip3(view, doubled, view, |a, b, c| a * b - c), expected);
             }
         }
     }

@@ -138,6 +138,7 @@ fn best<E: Element>(
 pub(super) fn is_nan<E: Element>(x: &E) -> bool {
     x != x
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
