@@ -1,7 +1,7 @@
 //! Elements written over those of a strided block.
 
 use super::layout::{Layout, View};
-use super::parallel::for_each;
+use super::parallel::{PIECE, for_each};
 use super::runs::Runs;
 use crate::element::{Element, Float};
 
@@ -21,9 +21,6 @@ pub(crate) fn assign<E: Element>(from: View<E>, to: &mut [E], layout: &Layout) {
         }
     });
 }
-
-/// Elements that are added by one piece of work.
-const PIECE: usize = 1 << 14;
 
 /// Adds the elements of `from` to those in the places of `layout`, which has the same sizes, in row-major
 /// order where places repeat.

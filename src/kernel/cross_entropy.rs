@@ -10,7 +10,7 @@ use super::exp::exp_of_negative;
 use super::layout::View;
 use super::lines::Lines;
 use super::output::written_in_chunks;
-use super::parallel::for_each_chunk_pair;
+use super::parallel::{for_each_chunk_pair, lines_in_piece};
 use super::simd::elements::{load, load_first, store, store_first};
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use super::softmax::{exponentials, maximum};
@@ -19,8 +19,6 @@ use crate::element::Float;
 use num_traits::{Float as _, Zero};
 use std::mem::MaybeUninit;
 
-/// Elements in one piece of work, unless a single row is longer.
-const GROUP: usize = 1 << 14;
 /// Operations for each element, roughly.
 const COST: usize = 8;
 
@@ -65,7 +63,7 @@ pub(crate) fn losses<E: Float>(
     assert_eq!(lines.count, targets.len());
     let mut results = [0, 1].map(|_| vec![E::Wide::zero(); lines.count]);
     let [losses, logarithms] = &mut results;
-    let group = (GROUP / n.max(1)).max(1);
+    let group = lines_in_piece(n);
     let (each, total) = (smoothing.of_each(n), smoothing.total(n));
     let (losses, logarithms) = ((&mut losses[..], group), (&mut logarithms[..], group));
     for_each_chunk_pair(losses, logarithms, lines.count * n * COST, |i, losses, logarithms| {
@@ -106,7 +104,7 @@ pub(crate) fn cross_entropy_backward<E: Float>(
 ) -> Vec<E> {
     let lines = Lines::new(logits, logits.layout.rank() - 1);
     let (n, isa) = (lines.len, Isa::best());
-    let group = (GROUP / n.max(1)).max(1);
+    let group = lines_in_piece(n);
     let (each, total) = (gradient * smoothing.of_each(n), smoothing.total(n));
     let write = |i, out: &mut [MaybeUninit<E>]| {
         let rows = lines.load(i * group, out);

@@ -8,7 +8,7 @@
 use super::elementwise::pack_part;
 use super::layout::View;
 use super::output::{in_its_place, written_in_chunks};
-use super::parallel::for_each_chunk;
+use super::parallel::{for_each_chunk, lines_in_piece};
 use super::runs::Runs;
 use super::simd::elements::{load, load_first, store, store_first};
 use super::simd::{Isa, Kernel, Lanes, Vector};
@@ -17,8 +17,6 @@ use crate::element::Float;
 use num_traits::{Float as _, Zero};
 use std::mem::MaybeUninit;
 
-/// Elements in one piece of work, unless a single row is longer.
-const GROUP: usize = 1 << 14;
 /// Operations for each element, roughly.
 const COST: usize = 8;
 
@@ -67,7 +65,7 @@ pub(crate) fn normalize_in_place<E: Float>(elements: &mut [E], norm: Norm<E>) {
 impl<'a, E: Float> Norm<'a, E> {
     /// Elements in a piece of work: whole rows.
     fn group(&self) -> usize {
-        (GROUP / self.size.max(1)).max(1) * self.size
+        lines_in_piece(self.size) * self.size
     }
 
     /// The rows in the `n` elements at `from`, whole rows, to `to`.

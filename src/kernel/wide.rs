@@ -1,10 +1,10 @@
 //! Elements as the numbers that kernels compute with, where several steps need them before anything is
 //! rounded: as they are, where that takes no conversion, else copied.
 
-use super::elementwise::{CHUNK, map, map_in_place, pack_part, zip, zip_in_place};
+use super::elementwise::{map, map_in_place, pack_part, zip, zip_in_place};
 use super::layout::{Layout, View};
 use super::output::{place, written_in_chunks};
-use super::parallel::for_each_chunk;
+use super::parallel::{PIECE, for_each_chunk};
 use super::runs::Runs;
 use super::scratch::Spare;
 use super::simd::elements::{narrow_to, widen_to};
@@ -90,7 +90,7 @@ pub(crate) fn map_wide_in_place<E: Float>(
         return map_in_place(elements, |x| E::narrow(f(x.wide())));
     }
     let work = elements.len();
-    for_each_chunk(elements, CHUNK, work, |_, chunk| {
+    for_each_chunk(elements, PIECE, work, |_, chunk| {
         for block in chunk.chunks_mut(BLOCK) {
             through_wide(block, |wide| wide.iter_mut().for_each(|x| *x = f(*x)));
         }
@@ -126,11 +126,11 @@ pub(crate) fn zip_wide_in_place<E: Float>(
     }
     let runs = Runs::new([&partners.layout]);
     let work = elements.len();
-    for_each_chunk(elements, CHUNK, work, |i, chunk| {
+    for_each_chunk(elements, PIECE, work, |i, chunk| {
         let mut others = Spare::take(BLOCK);
         for (j, block) in chunk.chunks_mut(BLOCK).enumerate() {
             let others = &mut others[..block.len()];
-            load_part(partners, &runs, i * CHUNK + j * BLOCK, others);
+            load_part(partners, &runs, i * PIECE + j * BLOCK, others);
             through_wide(block, |wide| {
                 wide.iter_mut().zip(&*others).for_each(|(a, &b)| *a = f(*a, b));
             });
@@ -149,13 +149,13 @@ fn by_blocks<E: Float, F: Float>(
     let chunk = |i, out: &mut [MaybeUninit<F>]| {
         let mut wide = Spare::take(BLOCK);
         for (j, out) in out.chunks_mut(BLOCK).enumerate() {
-            let (first, wide) = (i * CHUNK + j * BLOCK, &mut wide[..out.len()]);
+            let (first, wide) = (i * PIECE + j * BLOCK, &mut wide[..out.len()]);
             load_part(view, &runs, first, wide);
             write(first, wide, out.as_mut_ptr().cast());
         }
     };
     // SAFETY: `write` writes all elements of each block.
-    unsafe { written_in_chunks(count, CHUNK, count, chunk) }
+    unsafe { written_in_chunks(count, PIECE, count, chunk) }
 }
 
 /// Makes the elements from the row-major position `first` on wide, as many as `wide` holds.

@@ -348,6 +348,40 @@ fn heads_inside(block: &Block<f32>) -> Block<f32> {
     Block { data, layout: Layout::packed(&layout.dims).permuted(&[0, 2, 1, 3]) }
 }
 
+/// The block repeated along the axes that `repeated` says, and a copy of all that it shows.
+pub(super) fn repeated<E: Float>(block: &Block<E>, repeated: [bool; 4]) -> [Block<E>; 2] {
+    let mut layout = block.layout;
+    for axis in (0..4).filter(|&axis| repeated[axis]) {
+        layout.strides[axis] = 0;
+    }
+    let shown = Block { data: block.data.clone(), layout };
+    let copy = Block { data: shown.pack(), layout: Layout::packed(&layout.dims) };
+    [shown, copy]
+}
+
+#[test]
+fn operands_that_repeat_give_what_their_copies_give() {
+    fn check<E: Float>(rng: &mut Rng, sizes: [usize; 7]) {
+        let case = case::<E>(rng, sizes);
+        for which in 0..3 {
+            for axes in 1..16 {
+                let axes = [1, 2, 4, 8].map(|bit| axes & bit != 0);
+                let [shown, copy] = repeated(&case.x[which].scattered(which), axes).map(|block| {
+                    let mut x = case.x.clone();
+                    x[which] = block;
+                    bits(&Case { x, ..case }.run(&Mask::NONE))
+                });
+                assert!(shown == copy, "{} {sizes:?} {which} {axes:?}", E::NAME);
+            }
+        }
+    }
+    let mut rng = Rng::new(40);
+    for sizes in [[2, 4, 2, 3, 70, 8, 9], [2, 2, 1, 70, 100, 33, 40]] {
+        check::<f32>(&mut rng, sizes);
+        check::<bf16>(&mut rng, sizes);
+    }
+}
+
 #[test]
 fn hidden_values_reach_no_output() {
     let mut rng = Rng::new(33);

@@ -20,7 +20,7 @@ use super::exp::exp_of_negative;
 use super::layout::View;
 use super::lines::Lines;
 use super::output::{in_its_place, written_in_chunks};
-use super::parallel::for_each_chunk;
+use super::parallel::{for_each_chunk, lines_in_piece};
 use super::scan::in_place;
 use super::scratch::Spare;
 use super::simd::elements::{
@@ -40,14 +40,8 @@ pub(crate) enum Softmax {
     Logarithms,
 }
 
-/// Elements in one piece of work, unless a single line is longer.
-const GROUP: usize = 1 << 14;
 /// Operations for each element, roughly.
 const COST: usize = 8;
-
-fn group(n: usize) -> usize {
-    (GROUP / n.max(1)).max(1)
-}
 
 /// The softmax along axis `at`. `keep` must have the sizes of `scores`.
 pub(crate) fn softmax<E: Float>(
@@ -60,7 +54,8 @@ pub(crate) fn softmax<E: Float>(
     let lines = Lines::new(scores, at);
     let keep = keep.map(|keep| Lines::new(keep, at));
     debug_assert!(keep.as_ref().is_none_or(|k| (k.count, k.len) == (lines.count, lines.len)));
-    let (n, group, count) = (lines.len, group(lines.len), lines.count * lines.len);
+    let (n, count) = (lines.len, lines.count * lines.len);
+    let group = lines_in_piece(n);
     let write = |i, out: &mut [MaybeUninit<E>]| {
         let (first, rows) = (i * group, out.len() / n);
         if lines.are_slices() && keep.is_none() {
@@ -93,7 +88,7 @@ pub(crate) fn softmax<E: Float>(
 /// As [`softmax`], of lines of `n` elements one after the other, each in its place.
 pub(crate) fn softmax_in_place<E: Float>(kind: Softmax, scores: &mut [E], n: usize) {
     let (isa, work) = (Isa::best(), scores.len() * COST);
-    for_each_chunk(scores, group(n) * n, work, |_, chunk| {
+    for_each_chunk(scores, lines_in_piece(n) * n, work, |_, chunk| {
         E::Wide::vectorized(isa, Rows::in_place(kind, chunk, n));
     });
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::element::{bf16, f16};
 use crate::kernel::attention::properties::{Parts, sizes as random_sizes};
-use crate::kernel::attention::tests::{Case, at, case, entry, position, slow};
+use crate::kernel::attention::tests::{Case, at, case, entry, position, repeated, slow};
 use crate::kernel::attention::{Band, Diagonal, Out, Sums, attention_on};
 use crate::kernel::layout::Layout;
 use crate::kernel::testing::{Block, Rng, bits, in_pools, rounding};
@@ -330,6 +330,25 @@ fn strides_and_threads_change_no_bit() {
         for kind in 0..3 {
             let other = Case { x: [0, 1, 2].map(|i| case.x[i].scattered(kind)), scale: case.scale };
             assert!(all(&other, &up.scattered(kind)) == expected);
+        }
+    }
+}
+
+/// As the gradient of a sum does.
+#[test]
+fn a_gradient_that_repeats_gives_what_its_copy_gives() {
+    let mut rng = Rng::new(66);
+    for of in [Of::Out, Of::Weights, Of::Scores] {
+        let case = case::<f32>(&mut rng, [2, 4, 2, 70, 70, 24, 40]);
+        let up = upstream(&mut rng, &case, of);
+        for axes in 1..16 {
+            let axes = [1, 2, 4, 8].map(|bit| axes & bit != 0);
+            let [shown, copy] = repeated(&up, axes).map(|up| {
+                let settings = Settings::scaled(case.scale);
+                let found = run(Isa::best(), &case, &settings, &Mask::NONE, (of, up.view()));
+                lists(&found).into_iter().flat_map(|(_, x)| x).map(f64::to_bits).collect::<Vec<_>>()
+            });
+            assert!(shown == copy, "{of:?} {axes:?}");
         }
     }
 }
