@@ -104,20 +104,24 @@ fn heads_inside(block: &Block<f32>) -> Block<f32> {
 fn operands_that_repeat_give_what_their_copies_give() {
     fn check<E: Float>(rng: &mut Rng, sizes: [usize; 7]) {
         let case = case::<E>(rng, sizes);
+        let rows = sizes[0] * sizes[1] * sizes[3];
         for which in 0..3 {
             for axes in 1..16 {
                 let axes = [1, 2, 4, 8].map(|bit| axes & bit != 0);
                 let [shown, copy] = repeated(&case.x[which].scattered(which), axes).map(|block| {
                     let mut x = case.x.clone();
                     x[which] = block;
-                    bits(&Case { x, ..case }.run(&Mask::NONE))
+                    let mut out = vec![E::default(); rows * sizes[6]];
+                    let views = x.each_ref().map(Block::view);
+                    attention(views, &Settings::scaled(0.4), &Mask::NONE, &mut out);
+                    bits(&out)
                 });
                 assert!(shown == copy, "{} {sizes:?} {which} {axes:?}", E::NAME);
             }
         }
     }
     let mut rng = Rng::new(40);
-    for sizes in [[2, 4, 2, 3, 70, 8, 9], [2, 2, 1, 70, 100, 33, 40]] {
+    for sizes in [[2, 4, 2, 3, 70, 8, 9], [2, 2, 1, 20, 40, 17, 24]] {
         check::<f32>(&mut rng, sizes);
         check::<bf16>(&mut rng, sizes);
     }

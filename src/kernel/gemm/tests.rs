@@ -192,9 +192,9 @@ fn repeated_operands<E: Float>(rng: &mut Rng, [m, k, n]: [usize; 3]) {
     let strides = |[rows, columns]: [usize; 2]| {
         [[0, 0], [0, 1], [0, 2], [1, 0], [2, 0], [columns, 1], [1, rows]]
     };
-    for isa in Isa::all() {
-        for a_strides in strides([m, k]) {
-            for b_strides in strides([k, n]) {
+    for (i, a_strides) in strides([m, k]).into_iter().enumerate() {
+        for (j, b_strides) in strides([k, n]).into_iter().enumerate() {
+            for isa in Isa::tried(i + j) {
                 let (a, b) = (view([m, k], a_strides), view([k, n], b_strides));
                 let [packed_a, packed_b] = [a, b].map(slow_pack);
                 let layout = Layout::packed(&[m, n]);
