@@ -1,7 +1,7 @@
 //! Elements written over those of a strided block.
 
 use super::layout::{Layout, View};
-use super::parallel::for_each;
+use super::parallel::{PIECE, for_each};
 use super::runs::Runs;
 use crate::element::{Element, Float};
 
@@ -22,9 +22,6 @@ pub(crate) fn assign<E: Element>(from: View<E>, to: &mut [E], layout: &Layout) {
     });
 }
 
-/// Elements that are added by one piece of work.
-const PIECE: usize = 1 << 14;
-
 /// Adds the elements of `from` to those in the places of `layout`, which has the same sizes, in row-major
 /// order where places repeat.
 pub(crate) fn accumulate<E: Float>(from: View<E>, to: &mut [E], layout: &Layout) {
@@ -32,7 +29,7 @@ pub(crate) fn accumulate<E: Float>(from: View<E>, to: &mut [E], layout: &Layout)
     // SAFETY: each piece of work has places of its own; elements are `Send`.
     unsafe impl<E: Float> Sync for Places<E> {}
 
-    assert!(layout.extent() <= to.len() && from.layout.extent() <= from.data.len());
+    assert!(layout.dims == from.layout.dims && layout.extent() <= to.len());
     let runs = Runs::new([&from.layout, layout]);
     let (steps @ [from_step, to_step], count) = (runs.steps(), layout.count());
     let piece = if layout.is_injective() { PIECE } else { count.max(1) };

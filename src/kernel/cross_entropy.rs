@@ -10,16 +10,15 @@ use super::exp::exp_of_negative;
 use super::layout::View;
 use super::lines::Lines;
 use super::output::written_in_chunks;
-use super::parallel::for_each_chunk_pair;
-use super::simd::elements::{lanes, load, load_first, store, store_first, sum_of_lanes};
+use super::parallel::{for_each_chunk_pair, lines_in_piece};
+use super::simd::elements::{load, load_first, store, store_first};
 use super::simd::{Isa, Kernel, Lanes, Vector};
+use super::softmax::{exponentials, maximum};
 use super::wide::through_wide;
 use crate::element::Float;
 use num_traits::{Float as _, Zero};
 use std::mem::MaybeUninit;
 
-/// Elements in one piece of work, unless a single row is longer.
-const GROUP: usize = 1 << 14;
 /// Operations for each element, roughly.
 const COST: usize = 8;
 
@@ -33,7 +32,7 @@ pub(crate) struct Smoothing<'a, E> {
 }
 
 impl<E: Float> Smoothing<'_, E> {
-    /// Of what the target's loss is multiplied by.
+    /// What the target's loss is multiplied by.
     fn of_target(&self, target: usize) -> E::Wide {
         let weight = self.weights.map_or(1.0, |weights| weights[target].to_f64());
         E::Wide::from_f64((1.0 - self.share) * weight)
@@ -64,7 +63,7 @@ pub(crate) fn losses<E: Float>(
     assert_eq!(lines.count, targets.len());
     let mut results = [0, 1].map(|_| vec![E::Wide::zero(); lines.count]);
     let [losses, logarithms] = &mut results;
-    let group = (GROUP / n.max(1)).max(1);
+    let group = lines_in_piece(n);
     let (each, total) = (smoothing.of_each(n), smoothing.total(n));
     let (losses, logarithms) = ((&mut losses[..], group), (&mut logarithms[..], group));
     for_each_chunk_pair(losses, logarithms, lines.count * n * COST, |i, losses, logarithms| {
@@ -105,7 +104,7 @@ pub(crate) fn cross_entropy_backward<E: Float>(
 ) -> Vec<E> {
     let lines = Lines::new(logits, logits.layout.rank() - 1);
     let (n, isa) = (lines.len, Isa::best());
-    let group = (GROUP / n.max(1)).max(1);
+    let group = lines_in_piece(n);
     let (each, total) = (gradient * smoothing.of_each(n), smoothing.total(n));
     let write = |i, out: &mut [MaybeUninit<E>]| {
         let rows = lines.load(i * group, out);
@@ -147,25 +146,10 @@ impl<E: Float> Kernel<E::Wide> for Logarithm<'_, E> {
     #[inline(always)]
     unsafe fn run<V: Vector<Scalar = E::Wide>>(self) -> E::Wide {
         let (x, n) = (self.0.as_ptr(), self.0.len());
-        let whole = n / V::LANES * V::LANES;
-        let none = E::Wide::neg_infinity();
-        // SAFETY: the instruction set is the caller's, and the row a slice.
+        // SAFETY: the instruction set is the caller's, and the row a slice; its exponentials are not kept.
         unsafe {
-            let mut greatest = V::splat(none);
-            for at in (0..whole).step_by(V::LANES) {
-                // A NaN is passed over, and reaches the sum.
-                greatest = load::<E, V>(x.add(at)).max(greatest);
-            }
-            let rest = load_first::<E, V>(x.add(whole), n - whole, none);
-            let all = lanes(rest.max(greatest));
-            let max = all[..V::LANES].iter().fold(none, |a, &b| if b > a { b } else { a });
-            // Of a row of −∞ the sum is 0, and its logarithm −∞.
-            let base = V::splat(if max == none { E::Wide::zero() } else { max });
-            let mut sum = exp_of_negative(rest.sub(base));
-            for at in (0..whole).step_by(V::LANES) {
-                sum = sum.add(exp_of_negative(load::<E, V>(x.add(at)).sub(base)));
-            }
-            max + sum_of_lanes(sum).ln()
+            let base = maximum::<E, V>(x, n);
+            base + exponentials::<E, V, false>(x, x.cast_mut(), n, base).ln()
         }
     }
 }

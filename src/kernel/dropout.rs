@@ -4,12 +4,11 @@
 use super::elementwise::pack_part;
 use super::layout::View;
 use super::output::written_in_chunks;
+use super::parallel::lines_in_piece;
 use super::runs::Runs;
 use crate::element::Float;
 use std::mem::MaybeUninit;
 
-/// Elements in one piece of work, unless a single row is longer.
-const GROUP: usize = 1 << 14;
 /// Operations for each element, roughly.
 const COST: usize = 8;
 
@@ -43,7 +42,7 @@ impl Dropout {
     /// The elements that are kept, scaled, and 0 for the others. The rows are those along the last axis.
     pub(crate) fn of<E: Float>(self, x: View<E>) -> Vec<E> {
         let (count, width) = (x.layout.count(), x.layout.dims.last().copied().unwrap_or(1));
-        let (runs, group) = (Runs::new([&x.layout]), (GROUP / width.max(1)).max(1));
+        let (runs, group) = (Runs::new([&x.layout]), lines_in_piece(width));
         let factor = E::Wide::from_f64(self.factor());
         let write = |i, out: &mut [MaybeUninit<E>]| {
             let rows = pack_part(x.data, &runs, i * group * width, out);

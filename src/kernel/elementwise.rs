@@ -7,13 +7,11 @@
 
 use super::layout::View;
 use super::output::written_in_chunks;
-use super::parallel::for_each_chunk;
+use super::parallel::{PIECE, for_each_chunk};
 use super::runs::Runs;
 use crate::element::Element;
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
-
-/// Elements in one piece of work.
-pub(super) const CHUNK: usize = 1 << 14;
 
 /// A copy in row-major order.
 pub(crate) fn pack<E: Element>(view: View<E>) -> Vec<E> {
@@ -23,14 +21,19 @@ pub(crate) fn pack<E: Element>(view: View<E>) -> Vec<E> {
     }
 }
 
+/// The elements in row-major order, copied unless they lie so.
+pub(super) fn packed<E: Element>(view: View<'_, E>) -> Cow<'_, [E]> {
+    view.as_slice().map_or_else(|| Cow::Owned(pack(view)), Cow::Borrowed)
+}
+
 /// `f` of every element.
 pub(crate) fn map<A: Element, B: Element>(view: View<A>, f: impl Fn(A) -> B + Sync) -> Vec<B> {
     let count = view.layout.count();
     let runs = Runs::new([&view.layout]);
     let write =
-        |i, chunk: &mut [MaybeUninit<B>]| _ = map_part(view.data, &runs, i * CHUNK, &f, chunk);
+        |i, chunk: &mut [MaybeUninit<B>]| _ = map_part(view.data, &runs, i * PIECE, &f, chunk);
     // SAFETY: `map_part` writes all of a chunk.
-    unsafe { written_in_chunks(count, CHUNK, count, write) }
+    unsafe { written_in_chunks(count, PIECE, count, write) }
 }
 
 /// Writes the elements from the row-major position `first` on to `out`, as many as it holds, and gives
@@ -87,7 +90,7 @@ pub(crate) fn zip<A: Element, B: Element, C: Element>(
     let steps @ [a_step, b_step] = runs.steps();
     let write = |i, chunk: &mut [MaybeUninit<C>]| {
         let mut done = 0;
-        runs.for_each(i * CHUNK, chunk.len(), |[a_at, b_at], len| {
+        runs.for_each(i * PIECE, chunk.len(), |[a_at, b_at], len| {
             let out = &mut chunk[done..done + len];
             done += len;
             match steps {
@@ -118,13 +121,13 @@ pub(crate) fn zip<A: Element, B: Element, C: Element>(
         });
     };
     // SAFETY: the runs that start at a chunk's first element have as many elements as it.
-    unsafe { written_in_chunks(count, CHUNK, count, write) }
+    unsafe { written_in_chunks(count, PIECE, count, write) }
 }
 
 /// Puts `f` of every element in its place.
 pub(crate) fn map_in_place<E: Element>(elements: &mut [E], f: impl Fn(E) -> E + Sync) {
     let work = elements.len();
-    for_each_chunk(elements, CHUNK, work, |_, chunk| {
+    for_each_chunk(elements, PIECE, work, |_, chunk| {
         chunk.iter_mut().for_each(|element| *element = f(*element));
     });
 }
@@ -140,9 +143,9 @@ pub(crate) fn zip_in_place<A: Element, B: Element>(
     let runs = Runs::new([&partners.layout]);
     let [step] = runs.steps();
     let work = elements.len();
-    for_each_chunk(elements, CHUNK, work, |i, chunk| {
+    for_each_chunk(elements, PIECE, work, |i, chunk| {
         let mut done = 0;
-        runs.for_each(i * CHUNK, chunk.len(), |[at], len| {
+        runs.for_each(i * PIECE, chunk.len(), |[at], len| {
             let part = &mut chunk[done..done + len];
             done += len;
             match step {
@@ -177,7 +180,7 @@ pub(crate) fn zip3<A: Element, B: Element, C: Element, D: Element>(
     let steps = runs.steps();
     let write = |i, chunk: &mut [MaybeUninit<D>]| {
         let mut done = 0;
-        runs.for_each(i * CHUNK, chunk.len(), |at, len| {
+        runs.for_each(i * PIECE, chunk.len(), |at, len| {
             let out = &mut chunk[done..done + len];
             done += len;
             for (i, out) in out.iter_mut().enumerate() {
@@ -187,7 +190,7 @@ pub(crate) fn zip3<A: Element, B: Element, C: Element, D: Element>(
         });
     };
     // SAFETY: the runs that start at a chunk's first element have as many elements as it.
-    unsafe { written_in_chunks(count, CHUNK, count, write) }
+    unsafe { written_in_chunks(count, PIECE, count, write) }
 }
 
 #[cfg(test)]
@@ -214,10 +217,9 @@ mod tests {
                 assert_eq!(in_place, twice);
                 map_in_place(&mut in_place, |x| x / 2.0);
                 assert_eq!(in_place, packed);
-                assert_eq!(
-                    zip3(view, a.view(), view, |a, b, c| a + b + c - c.min(c)).len(),
-                    packed.len()
-                );
+                let doubled = View { data: &twice, layout: a.layout };
+                let expected: Vec<f32> = packed.iter().map(|x| x * (x * 2.0) - x).collect();
+                assert_eq!(zip3(view, doubled, view, |a, b, c| a * b - c), expected);
             }
         }
     }

@@ -2,16 +2,13 @@
 //!
 //! Both copy whole runs of the axes after the chosen one, so an embedding row is one copy.
 
-use super::elementwise::pack;
+use super::elementwise::packed;
 use super::layout::{Layout, View, count};
 use super::output::written_in_chunks;
+use super::parallel::lines_in_piece;
 use super::runs::Runs;
 use crate::element::Element;
-use std::borrow::Cow;
 use std::mem::MaybeUninit;
-
-/// Elements in one piece of work, unless a single run is longer.
-const GROUP: usize = 1 << 14;
 
 /// The entries `indices` of axis `at`, in that order. Row-major, with `indices.len()` in the place
 /// of that axis's size. The indices must be below it.
@@ -25,7 +22,7 @@ pub(crate) fn gather<E: Element>(view: View<E>, at: usize, indices: &[usize]) ->
     let (outer, inner) = (Runs::new([&outer]), Runs::new([&inner]));
     let [step] = inner.steps();
     let stride = view.layout.strides[at];
-    let lines = (GROUP / each).max(1);
+    let lines = lines_in_piece(each);
     let write = |i, out: &mut [MaybeUninit<E>]| {
         for (line, out) in out.chunks_exact_mut(each).enumerate() {
             let line = i * lines + line;
@@ -73,17 +70,16 @@ pub(crate) fn concat<E: Element>(parts: &[View<E>], at: usize) -> Vec<E> {
     let Some(first) = parts.first() else {
         return Vec::new();
     };
+    let others = |part: &View<E>| part.layout.dims.removed(at);
+    assert!(parts.iter().all(|part| others(part) == others(first)));
     let outer: usize = first.layout.dims[..at].iter().product();
-    let packed: Vec<Cow<[E]>> = parts
-        .iter()
-        .map(|part| part.as_slice().map_or_else(|| Cow::Owned(pack(*part)), Cow::Borrowed))
-        .collect();
+    let packed: Vec<_> = parts.iter().map(|part| packed(*part)).collect();
     let total: usize = packed.iter().map(|part| part.len()).sum();
     if total == 0 {
         return Vec::new();
     }
     let each = total / outer;
-    let lines = (GROUP / each).max(1);
+    let lines = lines_in_piece(each);
     let write = |i, out: &mut [MaybeUninit<E>]| {
         for (line, mut rest) in out.chunks_exact_mut(each).enumerate() {
             for part in &packed {
@@ -94,7 +90,8 @@ pub(crate) fn concat<E: Element>(parts: &[View<E>], at: usize) -> Vec<E> {
             }
         }
     };
-    // SAFETY: a chunk is whole lines, and the parts of a line have its `each` elements together.
+    // SAFETY: a chunk is whole lines, and the parts of a line, which agree in the other sizes, have its
+    // `each` elements together.
     unsafe { written_in_chunks(total, lines * each, total, write) }
 }
 

@@ -37,6 +37,8 @@ pub(crate) mod parallel;
 pub(crate) mod pointwise;
 pub(crate) mod reduce;
 pub(crate) mod rotary;
+#[cfg(test)]
+mod rounding;
 mod runs;
 pub(crate) mod scan;
 pub(crate) mod scatter;

@@ -27,7 +27,7 @@ pub(crate) fn self_attention<E: Float>(
     settings: &Settings<E>,
     mask: &Mask<E>,
 ) -> Vec<E> {
-    let between = 4 * x.layout.dims[1] * out.weight.dims().0;
+    let between = 4usize.saturating_mul(x.layout.dims[1]).saturating_mul(out.weight.dims().0);
     let round = (ROUND / size_of::<E>()).checked_div(between).unwrap_or(1).max(1);
     in_rounds(round, x, heads, [qkv, out], settings, mask)
 }

@@ -7,8 +7,8 @@
 
 use super::elementwise::pack_part;
 use super::layout::View;
-use super::output::written_in_chunks;
-use super::parallel::for_each_chunk;
+use super::output::{in_its_place, written_in_chunks};
+use super::parallel::{for_each_chunk, lines_in_piece};
 use super::runs::Runs;
 use super::simd::elements::{load, load_first, store, store_first};
 use super::simd::{Isa, Kernel, Lanes, Vector};
@@ -17,8 +17,6 @@ use crate::element::Float;
 use num_traits::{Float as _, Zero};
 use std::mem::MaybeUninit;
 
-/// Elements in one piece of work, unless a single row is longer.
-const GROUP: usize = 1 << 14;
 /// Operations for each element, roughly.
 const COST: usize = 8;
 
@@ -44,10 +42,10 @@ pub(crate) fn normalized<E: Float>(x: View<E>, norm: Norm<E>) -> Vec<E> {
     let (isa, runs) = (Isa::best(), Runs::new([&x.layout]));
     let group = norm.group();
     let write = |i, out: &mut [MaybeUninit<E>]| {
-        let (to, n) = (out.as_mut_ptr().cast(), out.len());
-        let from = match packed {
-            Some(all) => all[i * group..][..n].as_ptr(),
-            None => pack_part(x.data, &runs, i * group, out).as_ptr(),
+        let n = out.len();
+        let (from, to) = match packed {
+            Some(all) => (all[i * group..][..n].as_ptr(), out.as_mut_ptr().cast()),
+            None => in_its_place(pack_part(x.data, &runs, i * group, out)),
         };
         E::Wide::vectorized(isa, norm.rows(from, to, n));
     };
@@ -59,15 +57,15 @@ pub(crate) fn normalized<E: Float>(x: View<E>, norm: Norm<E>) -> Vec<E> {
 pub(crate) fn normalize_in_place<E: Float>(elements: &mut [E], norm: Norm<E>) {
     let (isa, work) = (Isa::best(), elements.len() * COST);
     for_each_chunk(elements, norm.group(), work, |_, chunk| {
-        let to = chunk.as_mut_ptr();
-        E::Wide::vectorized(isa, norm.rows(to, to, chunk.len()));
+        let (n, (from, to)) = (chunk.len(), in_its_place(chunk));
+        E::Wide::vectorized(isa, norm.rows(from, to, n));
     });
 }
 
 impl<'a, E: Float> Norm<'a, E> {
     /// Elements in a piece of work: whole rows.
     fn group(&self) -> usize {
-        (GROUP / self.size.max(1)).max(1) * self.size
+        lines_in_piece(self.size) * self.size
     }
 
     /// The rows in the `n` elements at `from`, whole rows, to `to`.

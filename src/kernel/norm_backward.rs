@@ -5,23 +5,20 @@
 //! weight and bias are sums over rows: each piece of work adds up its own rows, and the pieces are added
 //! in their order.
 
-use super::elementwise::{pack, pack_part};
+use super::elementwise::{pack_part, packed};
 use super::layout::View;
 use super::norm::{Norm, TOGETHER};
-use super::output::written;
-use super::parallel::for_each_chunk_pair;
+use super::output::{in_its_place, written};
+use super::parallel::{for_each_chunk_pair, lines_in_piece};
 use super::runs::Runs;
 use super::simd::elements::{load, load_first, store, store_first};
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use super::sums::sums_of;
 use crate::element::Float;
 use num_traits::Zero;
-use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
-/// Elements in one piece of work, unless [`ROWS`] rows are longer.
-const GROUP: usize = 1 << 14;
-/// The least rows of one, so that what all pieces add up is small beside what they read.
+/// The least rows in one piece of work, so that what all pieces add up is small beside what they read.
 const ROWS: usize = 16;
 /// Operations for each element, roughly.
 const COST: usize = 16;
@@ -31,19 +28,16 @@ pub(crate) fn norm_backward<E: Float>(x: View<E>, g: View<E>, norm: Norm<E>) -> 
     let (count, n) = (x.layout.count(), norm.size);
     assert_eq!(x.layout.dims, g.layout.dims);
     assert!(norm.weight.is_none_or(|weight| weight.len() == n));
-    let group = (GROUP / n.max(1)).max(ROWS) * n;
+    let group = lines_in_piece(n).max(ROWS) * n;
     let (isa, runs) = (Isa::best(), Runs::new([&g.layout]));
-    let packed = x.as_slice().map_or_else(|| Cow::Owned(pack(x)), Cow::Borrowed);
+    let packed = packed(x);
     let given = g.as_slice();
     let mut sums = vec![E::Wide::zero(); count.div_ceil(group.max(1)) * 2 * n];
     let write = |i: usize, out: &mut [MaybeUninit<E>], sums: &mut [E::Wide]| {
         let x = &packed[i * group..][..out.len()];
         let (g, to) = match given {
             Some(all) => (all[i * group..][..out.len()].as_ptr(), out.as_mut_ptr().cast()),
-            None => {
-                let to = pack_part(g.data, &runs, i * group, out).as_mut_ptr();
-                (to.cast_const(), to)
-            }
+            None => in_its_place(pack_part(g.data, &runs, i * group, out)),
         };
         let (weight, bias) = sums.split_at_mut(n);
         E::Wide::vectorized(isa, Back { norm, x, g, to, weight, bias });

@@ -4,8 +4,7 @@
 //! runs inside a function that has the instruction set enabled, and the compiler makes vectors of it. It
 //! fuses no products and sums, so the bits are the same for every set, and for every number of threads.
 
-use super::elementwise::CHUNK;
-use super::parallel::for_each_piece;
+use super::parallel::{PIECE, for_each_piece};
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use crate::element::{Float, Real};
 
@@ -36,7 +35,7 @@ fn update_on<E: Float, const N: usize>(
 ) {
     let count = gradient.len();
     assert!(buffers.iter().all(|buffer| buffer.len() == count));
-    for_each_piece(buffers, CHUNK, count.saturating_mul(COST), |start, buffers| {
+    for_each_piece(buffers, PIECE, count.saturating_mul(COST), |start, buffers| {
         let gradient = &gradient[start..start + buffers[0].len()];
         E::Wide::vectorized(isa, Run { buffers, gradient, update });
     });
@@ -189,7 +188,7 @@ mod tests {
 
     fn of_any_set_and_pool<E: Float>(tolerance: f64) {
         let mut rng = Rng::new(30);
-        for n in [0, 1, 3, 17, CHUNK, 2 * CHUNK + 5] {
+        for n in [0, 1, 3, 17, PIECE, 2 * PIECE + 5] {
             let start = [0; 4].map(|_| rng.values::<E>(n));
             let squares = |x: &[E]| x.iter().map(|x| E::from_f64(x.to_f64().powi(2))).collect();
             let start =

@@ -49,6 +49,13 @@ pub(super) unsafe fn place<E>(out: &mut [E]) -> &mut [MaybeUninit<E>] {
     unsafe { std::slice::from_raw_parts_mut(data, out.len()) }
 }
 
+/// Where elements are read and where what becomes of them goes: the same place. Both come from one borrow,
+/// so neither ends the other.
+pub(super) fn in_its_place<E>(elements: &mut [E]) -> (*const E, *mut E) {
+    let to = elements.as_mut_ptr();
+    (to.cast_const(), to)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

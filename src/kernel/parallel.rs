@@ -10,6 +10,14 @@ use std::marker::PhantomData;
 /// Below this many scalar operations, handing work to other threads costs more than it saves.
 const WORTH_SHARING: usize = 1 << 16;
 
+/// Elements in one piece of work, unless a single line is longer.
+pub(super) const PIECE: usize = 1 << 14;
+
+/// Lines of `len` elements in one piece of work.
+pub(super) fn lines_in_piece(len: usize) -> usize {
+    (PIECE / len.max(1)).max(1)
+}
+
 /// Calls `f` with every number below `tasks`. `work` is the number of scalar operations in all of
 /// them together, roughly.
 pub(crate) fn for_each(tasks: usize, work: usize, f: impl Fn(usize) + Sync) {
@@ -49,8 +57,9 @@ pub(crate) fn for_each_chunk_pair<T: Send, U: Send>(
     f: impl Fn(usize, &mut [T], &mut [U]) + Sync,
 ) {
     let (first, second) = (Chunks::of(first, first_len), Chunks::of(second, second_len));
-    for_each(first.count().min(second.count()), work, |i| {
-        // SAFETY: each number below both counts is given once.
+    assert_eq!(first.count(), second.count());
+    for_each(first.count(), work, |i| {
+        // SAFETY: each number below the count of both is given once.
         unsafe { f(i, first.at(i), second.at(i)) };
     });
 }

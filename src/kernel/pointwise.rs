@@ -3,16 +3,15 @@
 //! A [`Pointwise`] function sees whole vectors and treats all lanes alike, so an element's value does
 //! not depend on its neighbours or on the lane that it is in.
 
-use super::elementwise::{CHUNK, pack, pack_part};
+use super::elementwise::{pack_part, packed};
 use super::layout::View;
-use super::output::written_in_chunks;
-use super::parallel::for_each_chunk;
+use super::output::{in_its_place, written_in_chunks};
+use super::parallel::{PIECE, for_each_chunk};
 use super::runs::Runs;
 use super::simd::elements::{load, load_first, store, store_first};
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use crate::element::Float;
 use num_traits::Zero;
-use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 /// A function of numbers of type `R`.
@@ -34,22 +33,22 @@ pub(crate) fn map<E: Float>(view: View<E>, f: impl Pointwise<E::Wide>) -> Vec<E>
     let (count, packed) = (view.layout.count(), view.as_slice());
     let runs = Runs::new([&view.layout]);
     let write = |i, out: &mut [MaybeUninit<E>]| {
-        let (to, n) = (out.as_mut_ptr().cast(), out.len());
-        let from = match packed {
-            Some(all) => all[i * CHUNK..][..n].as_ptr(),
-            None => pack_part(view.data, &runs, i * CHUNK, out).as_ptr(),
+        let n = out.len();
+        let (from, to) = match packed {
+            Some(all) => (all[i * PIECE..][..n].as_ptr(), out.as_mut_ptr().cast()),
+            None => in_its_place(pack_part(view.data, &runs, i * PIECE, out)),
         };
         E::Wide::vectorized(isa, Apply { from, to, n, f });
     };
     // SAFETY: `Apply` writes `n` elements.
-    unsafe { written_in_chunks(count, CHUNK, count * COST, write) }
+    unsafe { written_in_chunks(count, PIECE, count * COST, write) }
 }
 
 /// Puts `f` of every element in its place.
 pub(crate) fn map_in_place<E: Float>(elements: &mut [E], f: impl Pointwise<E::Wide>) {
     let isa = Isa::best();
     let work = elements.len() * COST;
-    for_each_chunk(elements, CHUNK, work, |_, chunk| apply_on(isa, chunk, f));
+    for_each_chunk(elements, PIECE, work, |_, chunk| apply_on(isa, chunk, f));
 }
 
 /// As [`map_in_place`], on the calling thread.
@@ -73,15 +72,15 @@ pub(crate) fn backward<E: Float>(x: View<E>, g: View<E>, f: impl Backward<E::Wid
     let isa = Isa::best();
     let count = x.layout.count();
     assert_eq!(x.layout.dims, g.layout.dims);
-    let packed = x.as_slice().map_or_else(|| Cow::Owned(pack(x)), Cow::Borrowed);
+    let packed = packed(x);
     let runs = Runs::new([&g.layout]);
     let write = |i, out: &mut [MaybeUninit<E>]| {
-        let gradient = pack_part(g.data, &runs, i * CHUNK, out);
-        let x = &packed[i * CHUNK..][..gradient.len()];
+        let gradient = pack_part(g.data, &runs, i * PIECE, out);
+        let x = &packed[i * PIECE..][..gradient.len()];
         E::Wide::vectorized(isa, Back { x, gradient, f });
     };
     // SAFETY: `pack_part` writes all of a chunk.
-    unsafe { written_in_chunks(count, CHUNK, count * COST, write) }
+    unsafe { written_in_chunks(count, PIECE, count * COST, write) }
 }
 
 /// As [`backward`], in the place of the gradients, on the calling thread. The slices are equally long.
@@ -122,8 +121,8 @@ impl<E: Float, F: Backward<E::Wide>> Kernel<E::Wide> for Back<'_, E, F> {
 }
 
 fn apply_on<E: Float>(isa: Isa, elements: &mut [E], f: impl Pointwise<E::Wide>) {
-    let to = elements.as_mut_ptr();
-    E::Wide::vectorized(isa, Apply { from: to, to, n: elements.len(), f });
+    let (n, (from, to)) = (elements.len(), in_its_place(elements));
+    E::Wide::vectorized(isa, Apply { from, to, n, f });
 }
 
 /// `f` of the `n` elements at `from`, written to `to`: the same place, or one that does not overlap.

@@ -4,15 +4,14 @@
 //! the mean. Lines reach these loops packed ([`Lines`]), so the strides of the input change no bit.
 //! Results are row-major over the other axes.
 
-use super::elementwise::pack;
+use super::elementwise::packed;
 use super::layout::View;
 use super::lines::Lines;
-use super::parallel::for_each_chunk;
+use super::parallel::{PIECE, for_each_chunk};
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use super::sums::{self, moments, sums};
 use crate::element::{Element, Float};
 use num_traits::{Float as _, Zero};
-use std::borrow::Cow;
 
 /// 0 for an empty axis.
 pub(crate) fn sum<E: Float>(view: View<E>, at: usize) -> Vec<E> {
@@ -41,15 +40,12 @@ pub(crate) fn min<E: Float>(view: View<E>, at: usize) -> Vec<E> {
         .map(1, |line| E::narrow(line.iter().map(|x| x.wide()).fold(E::Wide::infinity(), least)))
 }
 
-/// Elements whose squares are summed by one piece of work.
-const SQUARES: usize = 1 << 14;
-
 /// Σ x² of all elements, in f64.
 pub(crate) fn sum_of_squares<E: Float>(view: View<E>) -> f64 {
-    let packed = view.as_slice().map_or_else(|| Cow::Owned(pack(view)), Cow::Borrowed);
-    let mut sums = vec![0.0; packed.len().div_ceil(SQUARES)];
+    let packed = packed(view);
+    let mut sums = vec![0.0; packed.len().div_ceil(PIECE)];
     for_each_chunk(&mut sums, 1, packed.len(), |i, sum| {
-        let part = &packed[i * SQUARES..packed.len().min((i + 1) * SQUARES)];
+        let part = &packed[i * PIECE..packed.len().min((i + 1) * PIECE)];
         // Sums side by side do not wait for each other.
         let mut lanes = [0.0; 8];
         for some in part.chunks(lanes.len()) {
@@ -138,6 +134,7 @@ fn best<E: Element>(
 pub(super) fn is_nan<E: Element>(x: &E) -> bool {
     x != x
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,13 +8,12 @@
 use super::elementwise::pack;
 use super::layout::{Layout, View};
 use super::output::written_in_chunks;
+use super::parallel::lines_in_piece;
 use super::runs::Runs;
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use crate::element::Float;
 use std::mem::MaybeUninit;
 
-/// Elements in one piece of work, unless a single row is longer.
-const GROUP: usize = 1 << 14;
 /// Operations for each element, roughly.
 const COST: usize = 4;
 
@@ -39,7 +38,7 @@ pub(crate) fn rotate<E: Float>(x: View<E>, turns: [&[E]; 2], at: &Layout, pairs:
     }
     let rows = Runs::new([&without_last(&x.layout), &without_last(at)]);
     let (isa, step) = (Isa::best(), x.layout.strides[3]);
-    let group = (GROUP / width).max(1);
+    let group = lines_in_piece(width);
     let write = |i, out: &mut [MaybeUninit<E>]| {
         let mut rest = &mut *out;
         rows.for_each(i * group, rest.len() / width, |[from, turn], count_of_rows| {

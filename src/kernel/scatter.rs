@@ -3,18 +3,14 @@
 //! What meets in one place is added in the order in which it comes, by one thread: so the bits do not
 //! depend on how many there are.
 
-use super::elementwise::pack;
+use super::elementwise::packed;
 use super::layout::{Layout, View, count};
 use super::lines::Lines;
 use super::output::written_in_chunks;
-use super::parallel::for_each_chunk;
+use super::parallel::{for_each_chunk, lines_in_piece};
 use super::scan::in_place;
 use crate::element::Float;
-use std::borrow::Cow;
 use std::mem::MaybeUninit;
-
-/// Elements in one piece of work, unless a single line is longer.
-const GROUP: usize = 1 << 14;
 
 /// Lines of `n` zeros along axis `at`, to whose `places` the elements of `from` were added: one place for
 /// each element, in row-major order. Row-major, `n` in the place of `from`'s size.
@@ -27,7 +23,7 @@ pub(crate) fn along<E: Float>(from: View<E>, at: usize, places: &[usize], n: usi
     }
     let places = View { data: places, layout: Layout::packed(&from.layout.dims) };
     let (values, places) = (Lines::new(from, at), Lines::new(places, at));
-    let group = (GROUP / n).max(1);
+    let group = lines_in_piece(n);
     let write = |i, out: &mut [MaybeUninit<E>]| {
         out.fill(MaybeUninit::new(E::default()));
         // SAFETY: all of it was just written.
@@ -58,9 +54,9 @@ pub(crate) fn entries<E: Float>(from: View<E>, at: usize, indices: &[usize], n: 
         return out;
     }
     debug_assert_eq!(indices.len(), dims[at]);
-    let packed = from.as_slice().map_or_else(|| Cow::Owned(pack(from)), Cow::Borrowed);
+    let packed = packed(from);
     let meeting = Meeting::new(indices, n);
-    let (lines, work) = ((GROUP / each).max(1), outer * indices.len() * each);
+    let (lines, work) = (lines_in_piece(each), outer * indices.len() * each);
     for_each_chunk(&mut out, lines * each, work, |i, out| {
         for (line, sums) in out.chunks_exact_mut(each).enumerate() {
             let (block, entry) = ((i * lines + line) / n, (i * lines + line) % n);

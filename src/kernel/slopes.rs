@@ -44,9 +44,9 @@ impl<R: Real> Backward<R> for Gelu {
         // SAFETY: the caller's.
         unsafe {
             let x = within(x, 40.0);
-            let (half, tiny) = (V::splat(R::from_f64(0.5)), V::splat(R::from_f64(1e-20)));
+            let (half, tiny) = (V::splat(R::from_f64(0.5)), V::splat(R::from_f64(1e-34)));
             let square = x.mul(x);
-            // Φ is gelu(x) / x; next to 0 it is ½ to the last digit.
+            // Φ is gelu(x) / x; that near to 0 it is ½ to the last digit, also of f64.
             let divisor = square.if_less(tiny, V::splat(R::one()), x);
             let phi = Pointwise::of(Gelu, divisor).div(divisor);
             let phi = square.if_less(tiny, half, phi);
@@ -124,7 +124,9 @@ mod tests {
 
     fn check<E: Float>(tolerance: f64) {
         for which in 0..3 {
-            let x: Vec<E> = (-3000..=3000).map(|i| E::from_f64(f64::from(i) / 200.0)).collect();
+            let mut x: Vec<E> = (-3000..=3000).map(|i| E::from_f64(f64::from(i) / 200.0)).collect();
+            let small = (-40..0).flat_map(|power| [1.0, -1.0].map(|sign| sign * 10f64.powi(power)));
+            x.extend(small.map(E::from_f64));
             let layout = Layout::packed(&[x.len()]);
             let g = vec![E::from_f64(1.0); x.len()];
             let result = slopes(which, View { data: &x, layout }, View { data: &g, layout });

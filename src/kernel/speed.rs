@@ -226,7 +226,7 @@ fn speed_of_memory_bound_operations() {
 #[test]
 #[ignore = "measures"]
 fn speed_limit() {
-    use super::simd::{Isa, Kernel, Lanes, Vector};
+    use super::simd::{Kernel, Lanes, Vector};
     struct Limit;
     impl Kernel<f32> for Limit {
         /// The lanes of a vector.

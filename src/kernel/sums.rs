@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 const LEAF: usize = 32;
 /// Partial sums in a leaf.
 const PARTS: usize = 4;
-/// Twice as many leaves as memory can hold.
+/// More levels of pairs than the leaves of any line have.
 const LEVELS: usize = usize::BITS as usize;
 
 /// The sums of the `N` numbers that `f` makes of every element of `line`, wide. `f` of `none` is 0.

@@ -107,7 +107,9 @@ impl<R: Real> Tile<R> {
                 }
             }
             let mut b = self.b;
-            let rows: [*const R; M] = std::array::from_fn(|row| self.a.add(row * self.a_row));
+            // Without any k there may be no rows to point at; nothing is read there.
+            let rows: [*const R; M] =
+                std::array::from_fn(|row| self.a.wrapping_add(row * self.a_row));
             let mut at = 0;
             for _ in 0..self.k {
                 let columns: [V; VECTORS] = [V::load(b), V::load(b.add(V::LANES))];

@@ -1,10 +1,10 @@
 //! Elements as the numbers that kernels compute with, where several steps need them before anything is
 //! rounded: as they are, where that takes no conversion, else copied.
 
-use super::elementwise::{CHUNK, map, map_in_place, pack_part, zip, zip_in_place};
+use super::elementwise::{map, map_in_place, pack_part, zip, zip_in_place};
 use super::layout::{Layout, View};
 use super::output::{place, written_in_chunks};
-use super::parallel::for_each_chunk;
+use super::parallel::{PIECE, for_each_chunk};
 use super::runs::Runs;
 use super::scratch::Spare;
 use super::simd::elements::{narrow_to, widen_to};
@@ -90,7 +90,7 @@ pub(crate) fn map_wide_in_place<E: Float>(
         return map_in_place(elements, |x| E::narrow(f(x.wide())));
     }
     let work = elements.len();
-    for_each_chunk(elements, CHUNK, work, |_, chunk| {
+    for_each_chunk(elements, PIECE, work, |_, chunk| {
         for block in chunk.chunks_mut(BLOCK) {
             through_wide(block, |wide| wide.iter_mut().for_each(|x| *x = f(*x)));
         }
@@ -126,11 +126,11 @@ pub(crate) fn zip_wide_in_place<E: Float>(
     }
     let runs = Runs::new([&partners.layout]);
     let work = elements.len();
-    for_each_chunk(elements, CHUNK, work, |i, chunk| {
+    for_each_chunk(elements, PIECE, work, |i, chunk| {
         let mut others = Spare::take(BLOCK);
         for (j, block) in chunk.chunks_mut(BLOCK).enumerate() {
             let others = &mut others[..block.len()];
-            load_part(partners, &runs, i * CHUNK + j * BLOCK, others);
+            load_part(partners, &runs, i * PIECE + j * BLOCK, others);
             through_wide(block, |wide| {
                 wide.iter_mut().zip(&*others).for_each(|(a, &b)| *a = f(*a, b));
             });
@@ -149,13 +149,13 @@ fn by_blocks<E: Float, F: Float>(
     let chunk = |i, out: &mut [MaybeUninit<F>]| {
         let mut wide = Spare::take(BLOCK);
         for (j, out) in out.chunks_mut(BLOCK).enumerate() {
-            let (first, wide) = (i * CHUNK + j * BLOCK, &mut wide[..out.len()]);
+            let (first, wide) = (i * PIECE + j * BLOCK, &mut wide[..out.len()]);
             load_part(view, &runs, first, wide);
             write(first, wide, out.as_mut_ptr().cast());
         }
     };
     // SAFETY: `write` writes all elements of each block.
-    unsafe { written_in_chunks(count, CHUNK, count, chunk) }
+    unsafe { written_in_chunks(count, PIECE, count, chunk) }
 }
 
 /// Makes the elements from the row-major position `first` on wide, as many as `wide` holds.
@@ -217,83 +217,11 @@ impl<E: Float> Kernel<E::Wide> for Narrow<'_, E> {
     }
 }
 
-/// What kernels make of halves is what they make of the same numbers in f32, rounded once: bit for bit,
-/// since all between reading and writing is the same, unless tiles multiply.
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::element::{bf16, f16};
-    use crate::kernel::attention::{Forward, Given, Mask, Out, Settings, Sums};
-    use crate::kernel::attention::{attention_backward, attention_to};
-    use crate::kernel::cross_entropy::{Smoothing, cross_entropy_backward, losses};
-    use crate::kernel::gated::{gate_backward, gate_in_place};
-    use crate::kernel::gemm::Epilogue;
-    use crate::kernel::gemm::{gemm, gemm_packed, pack_b};
-    use crate::kernel::linear_attention::{FeatureMap, linear_attention};
-    use crate::kernel::math::Silu;
-    use crate::kernel::norm::{Norm, normalized};
-    use crate::kernel::norm_backward::norm_backward;
-    use crate::kernel::pointwise;
-    use crate::kernel::reduce::{mean, sum, variance};
-    use crate::kernel::rotary::{Pairs, rotate};
-    use crate::kernel::softmax::{Softmax, softmax, softmax_backward};
-    use crate::kernel::testing::{Block, Rng, bits, in_pools};
-    use crate::kernel::tiles;
-
-    /// What a kernel makes of blocks, as lists.
-    trait Job {
-        fn run<E: Float>(&self, blocks: &[Block<E>]) -> Vec<Vec<E>>;
-    }
-
-    fn check_in<E: Float<Wide = f32>>(job: &(impl Job + Sync), shapes: &[&[usize]]) {
-        let mut rng = Rng::new(90);
-        let blocks: Vec<Block<E>> = shapes.iter().map(|dims| rng.block(dims)).collect();
-        let wide: Vec<Block<f32>> = blocks
-            .iter()
-            .map(|block| Block {
-                data: block.data.iter().map(|x| x.wide()).collect(),
-                layout: block.layout,
-            })
-            .collect();
-        let all = |lists: Vec<Vec<E>>| lists.iter().map(|x| bits(x)).collect::<Vec<_>>();
-        let found = in_pools(|| all(job.run(&blocks)));
-        let expected = job.run(&wide).into_iter();
-        let expected = expected.map(|list| list.into_iter().map(E::narrow).collect()).collect();
-        let expected = all(expected);
-        if tiles::multiply::<E>(Isa::best()) {
-            // Tiles add in another order and round the weights of attention.
-            for (found, expected) in found.iter().zip(&expected) {
-                let [found, expected] =
-                    [found, expected].map(|list| list.iter().map(|&x| f64::from_bits(x)));
-                let largest = expected.clone().map(f64::abs).fold(0.0, f64::max);
-                for (a, b) in found.zip(expected) {
-                    assert!((a - b).abs() <= largest / 64.0, "{}: {a} {b}", E::NAME);
-                }
-            }
-        } else {
-            let difference = first_difference(&found, &expected);
-            assert!(found == expected, "{}: {difference:?}", E::NAME);
-        }
-        for kind in 0..3 {
-            let others: Vec<_> = blocks.iter().map(|block| block.scattered(kind)).collect();
-            let other = all(job.run(&others));
-            let difference = first_difference(&other, &found);
-            assert!(other == found, "{} strides {kind}: {difference:?}", E::NAME);
-        }
-    }
-
-    /// The list, the place in it and both numbers.
-    fn first_difference(a: &[Vec<u64>], b: &[Vec<u64>]) -> Option<(usize, usize, [f64; 2])> {
-        a.iter().zip(b).enumerate().find_map(|(list, (a, b))| {
-            let at = a.iter().zip(b).position(|(a, b)| a != b)?;
-            Some((list, at, [a[at], b[at]].map(f64::from_bits)))
-        })
-    }
-
-    fn check(job: impl Job + Sync, shapes: &[&[usize]]) {
-        check_in::<f16>(&job, shapes);
-        check_in::<bf16>(&job, shapes);
-    }
+    use crate::kernel::testing::{Rng, bits, in_pools};
 
     fn check_casts<E: Float, F: Float>() {
         let mut rng = Rng::new(91);
@@ -321,153 +249,5 @@ mod tests {
         check_casts::<f16, bf16>();
         check_casts::<bf16, f16>();
         check_casts::<f32, f64>();
-    }
-
-    struct Lines;
-    impl Job for Lines {
-        fn run<E: Float>(&self, blocks: &[Block<E>]) -> Vec<Vec<E>> {
-            let [x, g, weight, bias] = blocks else { unreachable!() };
-            let (weight, bias) = (weight.pack(), bias.pack());
-            let at = x.layout.rank() - 1;
-            let size = x.layout.dims[at];
-            let (weight, bias) = (Some(&weight[..]), Some(&bias[..]));
-            let mut all = Vec::new();
-            for centered in [true, false] {
-                let norm = Norm { size, centered, epsilon: 1e-5, weight, bias };
-                all.push(normalized(x.view(), norm));
-                all.extend(norm_backward(x.view(), g.view(), norm));
-            }
-            for kind in [Softmax::Weights, Softmax::Logarithms] {
-                all.push(softmax(kind, x.view(), at, None));
-                all.push(softmax_backward(kind, x.view(), g.view(), at));
-            }
-            let keep: Vec<bool> = (0..x.layout.count()).map(|i| i % 3 != 1).collect();
-            let keep = View { data: &keep[..], layout: Layout::packed(&x.layout.dims) };
-            all.push(softmax(Softmax::Weights, x.view(), at, Some(keep)));
-            all.extend([sum(x.view(), at), mean(x.view(), at), variance(x.view(), at)]);
-            all.push(map_wide(x.view(), |x| x / E::Wide::from_f64(3.0)));
-            all.push(zip_wide(x.view(), g.view(), |x, g| x * g));
-            let [mut difference, mut square] = [x.pack(), x.pack()];
-            zip_wide_in_place(&mut difference, g.view(), |x, g| x - g);
-            map_wide_in_place(&mut square, |x| x * x);
-            all.extend([difference, square]);
-            all.push(pointwise::map(x.view(), Silu));
-            all.push(pointwise::backward(x.view(), g.view(), Silu));
-            let rows: usize = x.layout.dims[..at].iter().product();
-            let targets: Vec<_> =
-                (0..rows).map(|row| (row % 4 > 0).then_some(row % size)).collect();
-            let smoothing = Smoothing { share: 0.1, weights: weight };
-            let [loss, logarithms] = losses(x.view(), &targets, smoothing);
-            all.push(narrowed(loss));
-            let g = E::Wide::from_f64(0.25);
-            all.push(cross_entropy_backward(x.view(), &targets, &logarithms, g, smoothing));
-            let (act, slope): (fn(&mut [E::Wide]), fn(&[E::Wide], &mut [E::Wide])) =
-                (|x| pointwise::apply(x, Silu), |x, g| pointwise::apply_backward(x, g, Silu));
-            let mut rows = x.pack();
-            let half = size / 2;
-            rows.truncate(rows.len() / size * half * 2);
-            all.push(gate_backward(&rows, &x.pack()[..rows.len() / 2], half, act, slope));
-            gate_in_place(&mut rows, half, act);
-            for row in rows.chunks_exact_mut((2 * half).max(1)) {
-                row[half..].fill(E::default());
-            }
-            all.push(rows);
-            all
-        }
-    }
-
-    #[test]
-    fn lines_of_halves_are_rounded_once() {
-        for size in [1, 2, 7, 16, 33, 70, 1000] {
-            check(Lines, &[&[5, size], &[5, size], &[size], &[size]]);
-        }
-    }
-
-    struct Products;
-    impl Job for Products {
-        fn run<E: Float>(&self, blocks: &[Block<E>]) -> Vec<Vec<E>> {
-            let [a, b, bias] = blocks else { unreachable!() };
-            let bias = bias.pack();
-            let packed = pack_b(b.view());
-            vec![
-                gemm(a.view(), b.view(), Some(&bias)),
-                gemm_packed(a.view(), &packed, Epilogue::bias(Some(&bias))),
-            ]
-        }
-    }
-
-    #[test]
-    fn products_of_halves_are_rounded_once() {
-        for [m, k, n] in [[1, 1, 1], [3, 5, 7], [30, 70, 33], [13, 1030, 64], [64, 64, 64]] {
-            check(Products, &[&[m, k], &[k, n], &[n]]);
-        }
-    }
-
-    struct Attentions;
-    impl Job for Attentions {
-        fn run<E: Float>(&self, blocks: &[Block<E>]) -> Vec<Vec<E>> {
-            let [q, k, v, up] = blocks else { unreachable!() };
-            let [batch, heads, queries, d] = [0, 1, 2, 3].map(|i| q.layout.dims[i]);
-            let dv = v.layout.dims[3];
-            let rows = batch * heads * queries;
-            let views = [q.view(), k.view(), v.view()];
-            let settings = Settings::scaled(0.4);
-            let mut all = Vec::new();
-            let mut out = vec![E::default(); rows * dv];
-            let mut weights = vec![E::default(); rows * k.layout.dims[2]];
-            attention_to(
-                views,
-                &settings,
-                &Mask::NONE,
-                Out { out: &mut out, weights: Some(&mut weights), sums: Sums::Nothing },
-            );
-            all.push(weights);
-            for sums in [true, false] {
-                // With sums the way of many queries, without that of few where they are few.
-                let mut logs = vec![E::default(); rows];
-                let kept = if sums { Sums::Log(&mut logs) } else { Sums::Nothing };
-                let to = Out { out: &mut out, weights: None, sums: kept };
-                attention_to(views, &settings, &Mask::NONE, to);
-                all.extend([out.clone(), logs]);
-            }
-            let map = FeatureMap::EluPlusOne;
-            linear_attention(views, map, &Mask::NONE, &mut out);
-            all.push(out);
-            // The gradients, of an output that both kinds hold.
-            let out = vec![E::from_f64(0.5); rows * dv];
-            let sums = [2.5, 3.0].map(|sum| vec![E::Wide::from_f64(sum); rows]);
-            let forward = Forward {
-                views,
-                settings: &settings,
-                mask: &Mask::NONE,
-                sums: Some(sums.each_ref().map(|part| &part[..])),
-                together: false,
-            };
-            let out = View { data: &out[..], layout: Layout::packed(&[batch, heads, queries, dv]) };
-            let gradients = attention_backward(&forward, Given::Out(up.view(), out), true);
-            all.extend([gradients.q, gradients.k, gradients.v, gradients.scores]);
-            let (turns, pairs) = ([0.625, 0.75].map(E::from_f64), d / 2);
-            let turns = turns.map(|turn| vec![turn; queries * pairs]);
-            let full = [batch, heads, queries, pairs];
-            let at = Layout::packed(&[queries, pairs]).broadcast(&full, &[2, 3]);
-            for kind in [Pairs::Adjacent, Pairs::SplitHalf] {
-                all.push(rotate(q.view(), turns.each_ref().map(|x| &x[..]), &at, kind));
-            }
-            all
-        }
-    }
-
-    #[test]
-    fn attention_of_halves_is_rounded_once() {
-        for [b, h, g, q, k, d, dv] in [
-            [1, 1, 1, 1, 1, 1, 1],
-            [2, 3, 3, 5, 7, 8, 3],
-            [1, 2, 2, 1, 600, 16, 32],
-            [2, 1, 1, 70, 100, 33, 40],
-            [1, 2, 2, 64, 64, 64, 64],
-            [2, 6, 2, 5, 7, 8, 3],
-        ] {
-            check(Attentions, &[&[b, h, q, d], &[b, g, k, d], &[b, g, k, dv], &[b, h, q, dv]]);
-        }
     }
 }

@@ -19,6 +19,7 @@
 //! Where the weights are wanted, there is one group and one block, of all keys, whose weights are
 //! written at the end.
 
+use super::ahead::{Ahead, fetch, prefetch};
 use super::head_mask::{HeadMask, Visible};
 use super::mask::Mask;
 use super::operand::Operand;
@@ -31,11 +32,9 @@ use crate::kernel::scratch::{Spare, padded, split};
 use crate::kernel::simd::{Isa, Kernel, Vector};
 use crate::kernel::tile::{Tile, columns};
 use crate::kernel::tiles;
-use num_traits::{Float as _, Zero};
-use std::f64::consts::{LN_2, LOG2_E};
-use std::iter::{Skip, StepBy};
+use num_traits::Zero;
+use std::f64::consts::LOG2_E;
 use std::ops::Range;
-use std::slice::Iter;
 
 /// Queries in a group, or a few more to fill a tile's columns: whole tiles of the usual sizes, both
 /// as columns of the scores and as rows of the product with V.
@@ -72,25 +71,6 @@ pub(super) struct Attend<'a, E: Float> {
     /// Whether the products are made in tiles, and by what.
     pub(super) tiled: Option<Isa>,
 }
-
-/// What is fetched while a block of keys is worked on: rows of heads that lie side by side in memory
-/// are too far apart for the processor to foresee.
-pub(super) struct Ahead<'a, E> {
-    /// Of `k` and `v`.
-    pub(super) rows: usize,
-    pub(super) k: Matrix<'a, E>,
-    pub(super) v: Matrix<'a, E>,
-    /// Rows of `q`.
-    pub(super) queries: usize,
-    pub(super) q: Matrix<'a, E>,
-}
-
-impl<E> Clone for Ahead<'_, E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<E> Copy for Ahead<'_, E> {}
 
 impl<E: Float> Kernel<E::Wide> for Attend<'_, E> {
     /// Whether the piece is done: tiles, which know no careful way, leave it where a product or an output is
@@ -313,19 +293,6 @@ impl<E: Float> Attend<'_, E> {
         }
     }
 
-    /// Adds the relative values to a query's sums, each as often as its keys weigh.
-    #[inline(never)]
-    fn add_relative_values(&self, buckets: StepBy<Skip<Iter<E::Wide>>>, sums: &mut [E::Wide]) {
-        let Some(values) = self.settings.relative_values() else { return };
-        let [row, column] = [0, 1].map(|axis| values.layout.strides[axis]);
-        for (t, weight) in buckets.enumerate().filter(|(_, weight)| !weight.is_zero()) {
-            for (c, sum) in sums[..self.dv].iter_mut().enumerate() {
-                let value = values.data[values.layout.offset + t * row + c * column].wide();
-                *sum = weight.mul_add(value, *sum);
-            }
-        }
-    }
-
     #[inline(always)]
     unsafe fn pack_queries<V: Vector<Scalar = E::Wide>>(&self, to: &mut [E::Wide]) {
         let step = columns::<V>();
@@ -392,86 +359,6 @@ impl<E: Float> Attend<'_, E> {
             }
         }
     }
-
-    /// Divides a group's sums by their totals and writes them; likewise the weights and the logarithms
-    /// of the totals, where wanted. Gives whether the outputs are finite.
-    ///
-    /// # Safety
-    ///
-    /// The processor has the instruction set of `V`; the outputs are as [`Attend`] says.
-    #[inline(always)]
-    unsafe fn finish<V: Vector<Scalar = E::Wide>>(
-        &self,
-        group: &mut Group<E>,
-        scores: &[E::Wide],
-    ) -> bool {
-        let zero = E::Wide::zero();
-        let row = self.dv.next_multiple_of(columns::<V>());
-        let mut finite = true;
-        for (i, query) in group.queries.clone().enumerate() {
-            let total = group.total[i];
-            if self.dv > 0 {
-                // SAFETY: the caller's.
-                let out = unsafe {
-                    std::slice::from_raw_parts_mut(self.out.add(query * self.out_row), self.dv)
-                };
-                if total == zero || group.fresh {
-                    out.fill(E::narrow(zero));
-                } else {
-                    let sums = &mut group.sums[i * row..][..self.dv];
-                    let buckets = group.buckets.iter().skip(i).step_by(group.width);
-                    if self.settings.relative.is_some() {
-                        self.add_relative_values(buckets, sums);
-                    }
-                    let factor = total.recip();
-                    for (out, &sum) in out.iter_mut().zip(&*sums) {
-                        let sum = sum * factor;
-                        finite &= sum.is_finite();
-                        *out = E::narrow(sum);
-                    }
-                }
-            }
-            // SAFETY: the caller's.
-            unsafe { self.write_sum(query, group.max[i], total) }
-            if let Some(weights) = self.weights {
-                // SAFETY: the caller's.
-                let out = unsafe {
-                    std::slice::from_raw_parts_mut(weights.add(query * self.keys), self.keys)
-                };
-                for (out, row) in out.iter_mut().zip(scores.chunks_exact(group.width)) {
-                    // 0 / NaN would be NaN: a hidden key beside a visible NaN keeps its 0.
-                    *out = E::narrow(if row[i] == zero { zero } else { row[i] / total });
-                }
-            }
-        }
-        finite
-    }
-}
-
-impl<E: Float> Attend<'_, E> {
-    /// Writes what is wanted of a query's sum: `total`, relative to 2 to the `max`.
-    ///
-    /// # Safety
-    ///
-    /// The outputs are as [`Attend`] says.
-    unsafe fn write_sum(&self, query: usize, max: E::Wide, total: E::Wide) {
-        let nothing = total == E::Wide::zero();
-        let infinite = E::Wide::neg_infinity();
-        // SAFETY: the caller's.
-        unsafe {
-            match self.sums_to {
-                SumsAt::Nothing => {}
-                SumsAt::Log(to) => {
-                    let log = max.mul_add(E::Wide::from_f64(LN_2), total.ln());
-                    to.add(query).write(E::narrow(if nothing { infinite } else { log }));
-                }
-                SumsAt::Parts([maxima, logs]) => {
-                    maxima.add(query).write(if nothing { infinite } else { max });
-                    logs.add(query).write(if nothing { E::Wide::zero() } else { total.log2() });
-                }
-            }
-        }
-    }
 }
 
 /// The most queries of a group: those of a block, where the mask has blocks.
@@ -485,41 +372,4 @@ pub(super) fn group<E>(mask: &Mask<E>) -> usize {
 /// A number between these that is a multiple of `block` or divides it, the largest there is.
 pub(super) fn fitting(block: usize, [least, most]: [usize; 2]) -> Option<usize> {
     (least..=most).rev().find(|n| n.is_multiple_of(block) || block.is_multiple_of(*n))
-}
-
-/// Fetches what is ahead.
-///
-/// # Safety
-///
-/// The processor has the instruction set of `V`.
-#[inline(always)]
-unsafe fn fetch<V: Vector, E>(ahead: &Ahead<E>, [d, dv]: [usize; 2]) {
-    for row in 0..ahead.rows {
-        // SAFETY: the caller's.
-        unsafe {
-            prefetch::<V, E>(ahead.k.from(row, 0), d);
-            prefetch::<V, E>(ahead.v.from(row, 0), dv);
-        }
-    }
-    for row in 0..ahead.queries.min(ahead.rows) {
-        // SAFETY: the caller's.
-        unsafe { prefetch::<V, E>(ahead.q.from(row, 0), d) }
-    }
-}
-
-/// Fetches the first row of a matrix, if it is one piece of memory: rows often lie too far apart for
-/// the processor to foresee.
-///
-/// # Safety
-///
-/// The processor has the instruction set of `V`.
-#[inline(always)]
-unsafe fn prefetch<V: Vector, E>(matrix: Matrix<E>, columns: usize) {
-    if matrix.column == 1 {
-        let row = matrix.data.as_ptr().wrapping_add(matrix.at);
-        for column in (0..columns).step_by(64 / size_of::<E>()) {
-            // SAFETY: the caller's.
-            unsafe { V::prefetch(row.wrapping_add(column).cast()) }
-        }
-    }
 }

@@ -15,7 +15,7 @@
 //!
 //! The sums here run in another order than those of the blocks of many queries: a query alone and the
 //! same query in a longer pass agree within rounding, not bit for bit. Which of the two ways is taken
-//! depends on the number of queries alone.
+//! depends on the number of queries and on what else is wanted, never on how many threads there are.
 
 mod lines;
 mod pass;

@@ -4,10 +4,12 @@
 //! scores never exists as a whole: a block holds the scores of its queries with one block of keys at a
 //! time. A few queries take another way ([`few`]).
 
+mod ahead;
 mod backward;
 mod block;
 mod blocks;
 mod few;
+mod finish;
 mod head_mask;
 mod mask;
 mod operand;
@@ -19,6 +21,8 @@ mod terms;
 #[cfg(test)]
 mod tests;
 mod tiled;
+#[cfg(test)]
+mod twin;
 mod values;
 
 pub(super) use backward::backward_on;
@@ -37,7 +41,8 @@ use super::parallel::for_each;
 use super::simd::{Isa, Lanes};
 use super::tiles;
 use crate::element::{Float, Real};
-use block::{Ahead, Attend, GROUPS, KEYS, fitting, group};
+use ahead::Ahead;
+use block::{Attend, GROUPS, KEYS, fitting, group};
 use std::ops::Range;
 
 /// Queries in a piece, as long as there are enough pieces: the more, the fewer times keys and values

@@ -1,7 +1,7 @@
 //! Random sizes and masks, the head dims in use, and numbers at the ends of the range, against the
-//! twin of [`tests`](super::tests).
+//! [`twin`](super::twin).
 
-use super::tests::{Case, case, causal};
+use super::twin::{Case, case, causal};
 use super::*;
 use crate::element::bf16;
 use crate::kernel::dropout::Dropout;

@@ -233,7 +233,8 @@ impl<R: Real> Scores<'_, R> {
         let position = slopes.offset.position(self.batch, self.queries.start);
         let from = self.keys.start.cast_signed().saturating_sub(position);
         self.each(|i, j, score| {
-            let distance = from + j.cast_signed() - i.cast_signed();
+            // What wraps around, from a position at an end of the range, is as far away within rounding.
+            let distance = from.wrapping_add_unsigned(j).wrapping_sub_unsigned(i);
             #[allow(clippy::cast_precision_loss, reason = "no sequence has 2⁵³ positions")]
             let distance = distance.unsigned_abs() as f64;
             slope.mul_add(R::from_f64(distance), score)

@@ -12,7 +12,7 @@
 use super::pack::{Matrix, pack_panel_wide, pack_rows};
 use crate::element::Float;
 use crate::kernel::scratch::{LINE, Spare, padded, split};
-use crate::kernel::simd::elements::{load, store, widen};
+use crate::kernel::simd::elements::{load, prefetch, store, widen};
 use crate::kernel::simd::{Kernel, Vector};
 use crate::kernel::tile::{Output, Tile, columns};
 use std::ops::Range;
@@ -93,10 +93,8 @@ impl<'a, E: Float> Ahead<'a, E> {
         let each = self.rows.div_ceil(parts);
         for row in i * each..self.rows.min((i + 1) * each) {
             let line = self.matrix.data.as_ptr().wrapping_add(self.matrix.from(row, 0).at);
-            for column in (0..self.columns).step_by(LINE / size_of::<E>()) {
-                // SAFETY: the caller's.
-                unsafe { V::prefetch(line.wrapping_add(column).cast()) };
-            }
+            // SAFETY: the caller's.
+            unsafe { prefetch::<E, V>(line, self.columns) };
         }
     }
 }
@@ -208,11 +206,8 @@ impl<E: Float> Kernel<E::Wide> for Block<'_, E> {
 unsafe fn fetch_next<V: Vector>(b: &[V::Scalar], len: usize, (tile, tiles): (usize, usize)) {
     let line = LINE / size_of::<V::Scalar>();
     let share = len.div_ceil(tiles).next_multiple_of(line);
-    let from = b.as_ptr().wrapping_add(len + tile * share);
-    for at in (0..share).step_by(line) {
-        // SAFETY: the caller's.
-        unsafe { V::prefetch(from.wrapping_add(at)) };
-    }
+    // SAFETY: the caller's.
+    unsafe { prefetch::<_, V>(b.as_ptr().wrapping_add(len + tile * share), share) };
 }
 
 /// The length of equal pieces, none longer than `most`.

@@ -76,15 +76,12 @@ pub(crate) fn pack_panel<E: Element, T: Copy + Default>(
         let rows = to.len() / width;
         for column in 0..columns {
             let line = &first.data[first.at + column * first.column..];
-            if from.row == 1 {
-                for (to, &x) in to[column..].iter_mut().step_by(width).zip(&line[..rows]) {
-                    *to = load(x);
-                }
-            } else {
-                let line = line.iter().step_by(first.row.max(1)).take(rows);
-                for (to, &x) in to[column..].iter_mut().step_by(width).zip(line) {
-                    *to = load(x);
-                }
+            let to = to[column..].iter_mut().step_by(width);
+            match from.row {
+                // Repeated along k.
+                0 => to.for_each(|to| *to = load(line[0])),
+                1 => to.zip(&line[..rows]).for_each(|(to, &x)| *to = load(x)),
+                row => to.zip(line.iter().step_by(row)).for_each(|(to, &x)| *to = load(x)),
             }
         }
     }
@@ -204,7 +201,7 @@ mod tests {
     #[test]
     fn panels_hold_the_matrix_whichever_way_it_lies() {
         let data: Vec<i32> = (0..400).collect();
-        for (row, column) in [(20, 1), (1, 20), (40, 2), (0, 1), (3, 0)] {
+        for (row, column) in [(20, 1), (1, 20), (40, 2), (0, 1), (3, 0), (0, 20), (0, 0)] {
             let from = Matrix { data: &data, at: 5, row, column };
             let mut to = vec![-1; 19 * 4];
             pack_panel(from, (19.min(395 / row.max(1)), 3), 4, &mut to, |x| x);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::element::{bf16, f16};
+use crate::kernel::layout::Dims;
 use crate::kernel::testing::{Block, Rng, bits, in_pools, rounding, slow_pack};
 
 /// Products with more multiplications are left to optimized builds.
@@ -178,6 +179,51 @@ fn a_matrix_may_repeat_along_some_batch_axes() {
                 assert!((f64::from(*x) - exact).abs() <= allowed);
             }
         }
+    }
+}
+
+/// Strides of 0 along any axis of the matrices, beside neighbours, and lines that lie apart.
+fn repeated_operands<E: Float>(rng: &mut Rng, [m, k, n]: [usize; 3]) {
+    let data = rng.values::<E>(4 * (m + k) * (k + n));
+    let view = |dims: [usize; 2], strides: [usize; 2]| View {
+        data: &data,
+        layout: Layout { dims: Dims::new(&dims), strides: Dims::new(&strides), offset: 3 },
+    };
+    let strides = |[rows, columns]: [usize; 2]| {
+        [[0, 0], [0, 1], [0, 2], [1, 0], [2, 0], [columns, 1], [1, rows]]
+    };
+    for (i, a_strides) in strides([m, k]).into_iter().enumerate() {
+        for (j, b_strides) in strides([k, n]).into_iter().enumerate() {
+            for isa in Isa::tried(i + j) {
+                let (a, b) = (view([m, k], a_strides), view([k, n], b_strides));
+                let [packed_a, packed_b] = [a, b].map(slow_pack);
+                let layout = Layout::packed(&[m, n]);
+                let run = |a, b| {
+                    let mut out = vec![E::from_f64(f64::NAN); m * n];
+                    gemm_into(isa, a, b, Epilogue::NONE, &mut out, &layout);
+                    bits(&out)
+                };
+                let packed = run(
+                    View { data: &packed_a, layout: Layout::packed(&[m, k]) },
+                    View { data: &packed_b, layout: Layout::packed(&[k, n]) },
+                );
+                assert!(run(a, b) == packed, "{isa:?} {a_strides:?} {b_strides:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn operands_that_repeat_along_an_axis_give_what_their_copies_give() {
+    let mut rng = Rng::new(26);
+    for dims in [[3, 5, 7], [30, 17, 33], [25, 40, 200]] {
+        if dims.iter().product::<usize>() > 10 * LARGE {
+            continue;
+        }
+        repeated_operands::<f32>(&mut rng, dims);
+        repeated_operands::<f64>(&mut rng, dims);
+        repeated_operands::<f16>(&mut rng, dims);
+        repeated_operands::<bf16>(&mut rng, dims);
     }
 }
 

@@ -16,7 +16,7 @@ use super::features::{FeatureMap, features_backward};
 use super::{CHUNK, Operands, Pairs, Sizes, Visible};
 use crate::element::{Float, Real};
 use crate::kernel::attention::Mask;
-use crate::kernel::elementwise::pack;
+use crate::kernel::elementwise::packed;
 use crate::kernel::layout::{View, count};
 use crate::kernel::parallel::{for_each_chunk, for_each_chunk_pair};
 use crate::kernel::wide::{narrowed, wide};
@@ -31,7 +31,7 @@ pub(crate) fn linear_attention_backward<E: Float>(
 ) -> [Vec<E>; 3] {
     let sizes = Sizes::of(views, by);
     let Sizes { batch, heads, queries, keys, dim, width, .. } = sizes;
-    if count(&[batch, heads, queries, keys, dim, width - 1]) == 0 {
+    if [batch, heads, queries, keys, dim, width - 1].contains(&0) {
         return views.map(|view| vec![E::default(); view.layout.count()]);
     }
     let visible = Visible::of(mask, sizes);
@@ -55,7 +55,7 @@ fn d_sums<R: Real>(operands: &mut Operands<R>, visible: &Visible, d_out: View<R>
     let Sizes { heads, queries, dim, width, .. } = operands.sizes;
     let value = width - 1;
     let mut sums = operands.pairs().sums(&visible.limits);
-    let d_out = pack(d_out);
+    let d_out = packed(d_out);
     let work = sums.len() * 4;
     let parts = ((&mut sums[..], CHUNK * width), (&mut operands.q[..], CHUNK * dim));
     for_each_chunk_pair(parts.0, parts.1, work, |i, sums, features| {

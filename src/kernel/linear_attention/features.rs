@@ -1,7 +1,7 @@
 //! What queries and keys become before they meet, so that their products are never negative.
 
 use crate::element::Real;
-use crate::kernel::elementwise::{map, pack, zip};
+use crate::kernel::elementwise::{map, packed, zip};
 use crate::kernel::exp::exp;
 use crate::kernel::layout::{Layout, View};
 use crate::kernel::math::relu;
@@ -83,7 +83,7 @@ fn normalized<R: Real>(x: View<R>) -> Vec<R> {
     let dims = x.layout.dims;
     let dim = dims[dims.len() - 1];
     let rows: usize = dims[..dims.len() - 1].iter().product();
-    let (x, width) = (pack(x), dim + 1);
+    let (x, width) = (packed(x), dim + 1);
     let mut out = vec![R::one(); rows * width];
     let work = out.len() * 8;
     for_each_chunk(&mut out, ROWS * width, work, |i, chunk| {
@@ -115,7 +115,7 @@ fn direction<R: Real>(x: &[R], out: &mut [R]) -> [R; 2] {
 
 fn normalized_backward<R: Real>(x: View<R>, g: &[R]) -> Vec<R> {
     let dims = x.layout.dims;
-    let (x, dim) = (pack(x), dims[dims.len() - 1]);
+    let (x, dim) = (packed(x), dims[dims.len() - 1]);
     let mut out = vec![R::zero(); x.len()];
     let work = out.len() * 16;
     for_each_chunk(&mut out, ROWS * dim, work, |i, chunk| {

@@ -19,7 +19,7 @@ pub(crate) use backward::linear_attention_backward;
 pub use features::FeatureMap;
 
 use super::attention::Mask;
-use super::elementwise::{pack, zip_in_place};
+use super::elementwise::{packed, zip_in_place};
 use super::gemm::gemm;
 use super::layout::{Layout, View, count};
 use super::parallel::for_each_chunk;
@@ -147,7 +147,7 @@ struct Operands<R> {
 fn with_ones<R: Real>(v: View<R>) -> Vec<R> {
     let dims = v.layout.dims;
     let (value, width) = (dims[3], dims[3] + 1);
-    let v = pack(v);
+    let v = packed(v);
     let mut out = vec![R::one(); count(&[dims[0], dims[1], dims[2], width])];
     let work = out.len();
     for_each_chunk(&mut out, CHUNK * width, work, |i, chunk| {

@@ -20,7 +20,8 @@ pub(super) unsafe fn run<V: Vector, K: Kernel<V::Scalar>>(kernel: K) -> K::Outpu
     unsafe { kernel.run::<V>() }
 }
 
-/// A vector whose methods are intrinsics of one instruction each, but for the last three.
+/// A vector whose methods are intrinsics of one instruction each, but for comparisons, powers, transposing and
+/// bfloat16.
 macro_rules! intrinsics {
     ($V:ty, $R:ty, $lanes:literal, $rows:literal, $load:ident, $store:ident, $splat:ident, $add:ident,
      $sub:ident, $mul:ident, $div:ident, $fma:ident, $max:ident, $min:ident, $if_less:ident, $power:ident, $transpose:ident

@@ -2,6 +2,7 @@
 
 use super::{MAX_LANES, Vector};
 use crate::element::Float;
+use crate::kernel::scratch::LINE;
 use half::{bf16, f16};
 use num_traits::Zero;
 
@@ -142,18 +143,7 @@ pub(crate) unsafe fn widen_to<E: Float, V: Vector<Scalar = E::Wide>>(from: &[E],
     }
 }
 
-/// Writes the numbers of `from` to the start of `to`, each rounded.
-///
-/// # Safety
-///
-/// The processor has the instruction set of `V`.
-#[inline(always)]
-pub(crate) unsafe fn narrow<E: Float, V: Vector<Scalar = E::Wide>>(from: &[E::Wide], to: &mut [E]) {
-    // SAFETY: the caller's; there is room for all.
-    unsafe { narrow_to::<E, V>(from, to[..from.len()].as_mut_ptr()) }
-}
-
-/// As [`narrow`], to memory of any value.
+/// Writes the numbers of `from` to memory of any value, each rounded.
 ///
 /// # Safety
 ///
@@ -174,6 +164,19 @@ pub(crate) unsafe fn narrow_to<E: Float, V: Vector<Scalar = E::Wide>>(
             let rest = load_first::<E::Wide, V>(from.add(whole), n - whole, E::Wide::zero());
             store_first(rest, n - whole, to.add(whole));
         }
+    }
+}
+
+/// Asks for the cache lines of the `count` elements at `from`, which may be anywhere, to be fetched.
+///
+/// # Safety
+///
+/// The processor has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn prefetch<E, V: Vector>(from: *const E, count: usize) {
+    for at in (0..count).step_by(LINE / size_of::<E>()) {
+        // SAFETY: the caller's.
+        unsafe { V::prefetch(from.wrapping_add(at).cast()) }
     }
 }
 

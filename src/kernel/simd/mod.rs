@@ -95,8 +95,8 @@ pub(crate) const MAX_LANES: usize = 16;
 /// # Safety
 ///
 /// All methods need the instruction set: they are called from within [`Lanes::vectorized`] alone,
-/// which has an [`Isa`] to show. `load` and `store` also need `LANES` valid elements, of any
-/// alignment.
+/// which has an [`Isa`] to show. `load` and `store` also need `LANES` valid elements, aligned as
+/// elements are, not as vectors.
 pub trait Vector: Copy {
     type Scalar: Real;
     const LANES: usize;

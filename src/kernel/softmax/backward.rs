@@ -3,12 +3,13 @@
 //! With w the weights, y their logarithms and g the gradient of either, x's is w · (g − Σ g·w), or
 //! g − w · Σ g. What is hidden has gradient 0, and its own g, whatever that is, reaches no other.
 
-use super::{COST, Softmax, group};
+use super::{COST, Softmax};
 use crate::element::Float;
 use crate::kernel::exp::exp;
 use crate::kernel::layout::View;
 use crate::kernel::lines::Lines;
 use crate::kernel::output::written_in_chunks;
+use crate::kernel::parallel::lines_in_piece;
 use crate::kernel::scan::in_place;
 use crate::kernel::simd::elements::{load, load_first, store, store_first, sum_of_lanes};
 use crate::kernel::simd::{Isa, Kernel, Lanes, Vector};
@@ -26,7 +27,7 @@ pub(crate) fn softmax_backward<E: Float>(
     let (results, gradients) = (Lines::new(result, at), Lines::new(gradient, at));
     let (n, count) = (results.len, results.count * results.len);
     assert_eq!((gradients.count, gradients.len), (results.count, n));
-    let group = group(n);
+    let group = lines_in_piece(n);
     let write = |i, out: &mut [MaybeUninit<E>]| {
         let (first, rows) = (i * group, out.len() / n);
         let lines = gradients.load(first, out);

@@ -19,12 +19,12 @@ pub(crate) use backward::softmax_backward;
 use super::exp::exp_of_negative;
 use super::layout::View;
 use super::lines::Lines;
-use super::output::written_in_chunks;
-use super::parallel::for_each_chunk;
+use super::output::{in_its_place, written_in_chunks};
+use super::parallel::{for_each_chunk, lines_in_piece};
 use super::scan::in_place;
 use super::scratch::Spare;
 use super::simd::elements::{
-    lanes, load, load_first, narrow, store, store_first, sum_of_lanes, widen,
+    lanes, load, load_first, narrow_to, store, store_first, sum_of_lanes, widen,
 };
 use super::simd::{Isa, Kernel, Lanes, Vector};
 use crate::element::Float;
@@ -40,14 +40,8 @@ pub(crate) enum Softmax {
     Logarithms,
 }
 
-/// Elements in one piece of work, unless a single line is longer.
-const GROUP: usize = 1 << 14;
 /// Operations for each element, roughly.
 const COST: usize = 8;
-
-fn group(n: usize) -> usize {
-    (GROUP / n.max(1)).max(1)
-}
 
 /// The softmax along axis `at`. `keep` must have the sizes of `scores`.
 pub(crate) fn softmax<E: Float>(
@@ -60,7 +54,8 @@ pub(crate) fn softmax<E: Float>(
     let lines = Lines::new(scores, at);
     let keep = keep.map(|keep| Lines::new(keep, at));
     debug_assert!(keep.as_ref().is_none_or(|k| (k.count, k.len) == (lines.count, lines.len)));
-    let (n, group, count) = (lines.len, group(lines.len), lines.count * lines.len);
+    let (n, count) = (lines.len, lines.count * lines.len);
+    let group = lines_in_piece(n);
     let write = |i, out: &mut [MaybeUninit<E>]| {
         let (first, rows) = (i * group, out.len() / n);
         if lines.are_slices() && keep.is_none() {
@@ -93,7 +88,7 @@ pub(crate) fn softmax<E: Float>(
 /// As [`softmax`], of lines of `n` elements one after the other, each in its place.
 pub(crate) fn softmax_in_place<E: Float>(kind: Softmax, scores: &mut [E], n: usize) {
     let (isa, work) = (Isa::best(), scores.len() * COST);
-    for_each_chunk(scores, group(n) * n, work, |_, chunk| {
+    for_each_chunk(scores, lines_in_piece(n) * n, work, |_, chunk| {
         E::Wide::vectorized(isa, Rows::in_place(kind, chunk, n));
     });
 }
@@ -111,8 +106,8 @@ struct Rows<E> {
 
 impl<E> Rows<E> {
     fn in_place(kind: Softmax, scores: &mut [E], n: usize) -> Self {
-        let (to, count) = (scores.as_mut_ptr(), scores.len() / n);
-        Rows { kind, from: to, from_row: n, to, n, count }
+        let (count, (from, to)) = (scores.len() / n, in_its_place(scores));
+        Rows { kind, from, from_row: n, to, n, count }
     }
 }
 
@@ -144,8 +139,7 @@ impl<E: Float> Kernel<E::Wide> for Rows<E> {
                     widen::<E, V>(std::slice::from_raw_parts(line, n), wide);
                 }
                 Rows::in_place(kind, &mut spare[..count * n], n).in_steps::<V>();
-                let lines = std::slice::from_raw_parts_mut(to.add(first * n), count * n);
-                narrow::<E, V>(&spare[..count * n], lines);
+                narrow_to::<E, V>(&spare[..count * n], to.add(first * n));
             }
         }
     }
@@ -195,7 +189,10 @@ impl<E: Float> Rows<E> {
 ///
 /// The processor has the instruction set of `V`; `n` elements can be read.
 #[inline(always)]
-unsafe fn maximum<E: Float, V: Vector<Scalar = E::Wide>>(from: *const E, n: usize) -> E::Wide {
+pub(super) unsafe fn maximum<E: Float, V: Vector<Scalar = E::Wide>>(
+    from: *const E,
+    n: usize,
+) -> E::Wide {
     let hidden = E::Wide::neg_infinity();
     let whole = n / V::LANES * V::LANES;
     // SAFETY: the caller's.
@@ -233,9 +230,10 @@ const BLOCK: usize = 64;
 ///
 /// # Safety
 ///
-/// The processor has the instruction set of `V`; `n` elements can be read, and written.
+/// The processor has the instruction set of `V`; `n` elements can be read, and written where they are to be
+/// kept.
 #[inline(always)]
-unsafe fn exponentials<E: Float, V: Vector<Scalar = E::Wide>, const KEEP: bool>(
+pub(super) unsafe fn exponentials<E: Float, V: Vector<Scalar = E::Wide>, const KEEP: bool>(
     from: *const E,
     to: *mut E,
     n: usize,

@@ -64,8 +64,8 @@ macro_rules! in_tiles {
     ($isa:ident, $E:ident, $call:expr) => {{
         assert!(multiply::<$E>($isa));
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the processor has tiles, and AVX-512 with all that `detected` asks for beside them; the
-        // rest is the caller's.
+        // SAFETY: the processor has tiles, and AVX-512 with all that `detected` asks for beside them. Packing
+        // needs no more than that; of a product the rest is the caller's.
         unsafe {
             $call
         }

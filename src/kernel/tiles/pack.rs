@@ -1,5 +1,6 @@
-//! Right-hand operands in the order in which tiles read them: panels of 32 columns, which are two tiles,
-//! with two numbers of k side by side for each column; K and the columns are filled up with 0.
+//! Operands in the order in which tiles read them. Right-hand ones are panels of 32 columns, which are two
+//! tiles, with two numbers of k side by side for each column, left-hand ones rows; what does not fill a tile
+//! is filled up with 0.
 
 use super::{DEPTH, OPERAND, SIDE, SIZE, depth};
 use crate::kernel::gemm::Matrix;
@@ -8,38 +9,29 @@ use half::bf16;
 use std::arch::x86_64::*;
 
 /// Packs the `k` × `columns` matrix, at most 32 columns, as a panel of `depth(k)` · 32 numbers.
-///
-/// # Safety
-///
-/// The processor has AVX-512F, and the matrix lies within its buffer.
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn pack_panel(from: Matrix<bf16>, (k, columns): (usize, usize), to: &mut [bf16]) {
+pub(super) fn pack_panel(from: Matrix<bf16>, (k, columns): (usize, usize), to: &mut [bf16]) {
     for (i, tile) in to[..depth(k) * SIZE[1]].chunks_exact_mut(OPERAND).enumerate() {
         let (first, column) = (i / 2 * DEPTH, i % 2 * SIDE);
         let size = (DEPTH.min(k - first), SIDE.min(columns.saturating_sub(column)));
-        // SAFETY: the caller's; the part has the size that is left of the matrix.
-        unsafe { pack_tile(from.from(first, column), size, tile) }
+        pack_tile(from.from(first, column), size, tile);
     }
 }
 
 /// Packs the `k` × `columns` matrix, which is no larger than a tile, the rest 0.
-///
-/// # Safety
-///
-/// The processor has AVX-512F, and the matrix lies within its buffer.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn pack_tile(from: Matrix<bf16>, (k, columns): (usize, usize), to: &mut [bf16]) {
+pub(super) fn pack_tile(from: Matrix<bf16>, (k, columns): (usize, usize), to: &mut [bf16]) {
     let to = &mut to[..OPERAND];
     let whole = k == DEPTH && columns == SIDE;
     if whole && from.column == 1 {
-        let at = from.data[from.at..].as_ptr();
-        // SAFETY: the caller's; a tile has 32 rows of 16 numbers, and 16 rows of 32 where it is packed.
+        let at = from.data[from.at..][..(DEPTH - 1) * from.row + SIDE].as_ptr();
+        // SAFETY: there are 32 rows of 16 numbers, and room for a tile.
         unsafe { interleave(at, from.row, to.as_mut_ptr()) };
     } else if whole && from.row == 1 && from.column.is_multiple_of(2) {
-        let at = from.data[from.at..].as_ptr();
-        // SAFETY: the caller's; pairs of numbers are moved as numbers of 32 bits, of which loads and
-        // stores of any alignment keep every bit.
+        let at = from.data[from.at..][..(SIDE - 1) * from.column + DEPTH].as_ptr();
+        // SAFETY: there are 16 columns of 32 numbers, and room for a tile. Pairs of numbers are moved as
+        // numbers of 32 bits, of which loads and stores of any alignment keep every bit.
         unsafe { __m512::transpose(at.cast(), from.column / 2, to.as_mut_ptr().cast(), SIDE) };
     } else {
         to.fill(bf16::ZERO);
@@ -52,12 +44,8 @@ pub(super) unsafe fn pack_tile(from: Matrix<bf16>, (k, columns): (usize, usize),
 }
 
 /// Packs the `rows` × `columns` matrix transposed, 16 columns and 32 rows at a time.
-///
-/// # Safety
-///
-/// The processor has AVX-512F, and the matrix lies within its buffer.
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn pack_transposed(
+pub(super) fn pack_transposed(
     from: Matrix<bf16>,
     (rows, columns): (usize, usize),
     to: &mut [bf16],
@@ -67,24 +55,18 @@ pub(super) unsafe fn pack_transposed(
     for (i, to) in to.chunks_exact_mut((SIDE * depth).max(1)).enumerate() {
         for first in (0..rows).step_by(DEPTH) {
             let size = (DEPTH.min(rows - first), SIDE.min(columns.saturating_sub(i * SIDE)));
+            pack_tile(from.from(first, i * SIDE), size, &mut pairs.0);
             let to = to[first..].as_mut_ptr();
-            // SAFETY: the caller's. Pairs of rows, which a tile holds side by side, are moved as numbers of
-            // 32 bits: 16 rows of pairs of 16 columns become 16 rows of 16 pairs.
-            unsafe {
-                pack_tile(from.from(first, i * SIDE), size, &mut pairs.0);
-                __m512::transpose(pairs.0.as_ptr().cast(), SIDE, to.cast(), depth / 2);
-            }
+            // SAFETY: pairs of rows, which a tile holds side by side, are moved as numbers of 32 bits: 16 rows
+            // of pairs of 16 columns become 16 rows of 16 pairs, of the 16 rows of `depth` numbers at `to`.
+            unsafe { __m512::transpose(pairs.0.as_ptr().cast(), SIDE, to.cast(), depth / 2) };
         }
     }
 }
 
 /// Copies the `rows` × `k` matrix to rows of `depth(k)` numbers, the rest 0.
-///
-/// # Safety
-///
-/// The processor has AVX-512F, and the matrix lies within its buffer.
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn copy_rows(from: Matrix<bf16>, (rows, k): (usize, usize), to: &mut [bf16]) {
+pub(super) fn copy_rows(from: Matrix<bf16>, (rows, k): (usize, usize), to: &mut [bf16]) {
     let (depth, whole) = (depth(k).max(1), if from.column == 1 { k / DEPTH * DEPTH } else { 0 });
     let (copied, empty) = to.split_at_mut(to.len().min(rows * depth));
     for (row, to) in copied.chunks_exact_mut(depth).enumerate() {
@@ -104,12 +86,8 @@ pub(super) unsafe fn copy_rows(from: Matrix<bf16>, (rows, k): (usize, usize), to
 }
 
 /// Packs rows of `width` numbers, rounded: pairs of rows side by side, as [`pack_tile`] does.
-///
-/// # Safety
-///
-/// The processor has AVX-512 with the instructions for words and bfloat16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(super) unsafe fn pack_rounded(from: &[f32], (rows, width): (usize, usize), to: &mut [bf16]) {
+pub(super) fn pack_rounded(from: &[f32], (rows, width): (usize, usize), to: &mut [bf16]) {
     assert!(width.is_multiple_of(SIZE[1]) && from.len() >= rows * width);
     // From 16 numbers of one row and 16 of the next to pairs.
     const PAIRS: [u16; DEPTH] = {
@@ -152,7 +130,7 @@ struct Aligned([bf16; OPERAND]);
 ///
 /// # Safety
 ///
-/// The processor has AVX-512F, and there is a tile at `to`.
+/// The processor has AVX-512F; there are such rows, and a tile at `to`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn interleave(from: *const bf16, row: usize, to: *mut bf16) {

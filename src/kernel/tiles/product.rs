@@ -31,8 +31,7 @@ pub(super) unsafe fn multiply_block(block: &Block<bf16>) {
     let mut spare = Spare::<bf16>::take(lens.map(padded::<bf16>).iter().sum());
     let mut rest = &mut spare[..];
     let [packed_a, packed_b] = lens.map(|len| split(&mut rest, len));
-    // SAFETY: the caller's.
-    unsafe { copy_rows(a.from(first, 0), (rows - first, k), packed_a) };
+    copy_rows(a.from(first, 0), (rows - first, k), packed_a);
     let mut sums = Spare::<f32>::take(ROWS * COLUMNS);
     // SAFETY: the caller's.
     let tiles = unsafe { Tiles::new() };
@@ -41,8 +40,7 @@ pub(super) unsafe fn multiply_block(block: &Block<bf16>) {
         let b = match block.b {
             Right::Panels(panels) => &panels[column * depth..][..COLUMNS * depth],
             Right::Matrix(matrix) => {
-                // SAFETY: the caller's; the matrix has these columns.
-                unsafe { pack_panel(matrix.from(0, column), (k, width), packed_b) };
+                pack_panel(matrix.from(0, column), (k, width), packed_b);
                 &*packed_b
             }
         };

@@ -179,6 +179,22 @@ fn a_chain_of_a_hundred_thousand_operations_ends_without_running_out_of_stack() 
     assert_eq!(train.backward(&x).of(&p).value(), 1.0);
 }
 
+/// A sum's gradient is one number, repeated along both axes of the product.
+#[test]
+fn a_summed_product_of_wide_matrices_has_the_gradient_of_its_terms() {
+    let mut generator = Generator::seeded(9);
+    let x = Tensor::<(Seq<C<5>>, Model<C<256>>)>::normal(0.0, 1.0, &mut generator);
+    let weight = Tensor::<(Model<C<256>>, Vocab<C<3>>)>::normal(0.0, 1.0, &mut generator);
+    let weight = Parameter::new(weight);
+    let mut train = Train::seeded(1);
+    let loss = x.dot(&train.read(&weight), Model).sum_all();
+    let found = train.backward(&loss).of(&weight);
+    let expected = x.sum(Seq).to_vec();
+    for (found, expected) in found.to_vec().chunks(3).zip(expected) {
+        assert!(found.iter().all(|x| (x - expected).abs() < 1e-5), "{found:?} {expected}");
+    }
+}
+
 #[test]
 fn gradients_pass_between_element_types() {
     let p = Parameter::new(Tensor::<(Model<C<2>>,)>::from([2.0, 3.0]));

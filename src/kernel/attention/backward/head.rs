@@ -11,19 +11,21 @@
 //! and reaches every gradient that it should. A gradient of the output that is not finite reaches the
 //! values that its query sees, through weights that become NaN.
 
+mod finish;
+mod scores;
+
 use super::products::{add_by_key, add_by_query, multiply_keys, pack_rows};
 use super::small::Small;
 use super::{Forward, Given, Outputs, Pair, Sizes, place};
-use crate::element::{Float, Real};
+use crate::element::Float;
 use crate::kernel::attention::block::group as group_of;
 use crate::kernel::attention::head_mask::{HeadMask, Visible};
 use crate::kernel::attention::{Place, rows_of};
-use crate::kernel::exp::exp2_of_negative;
 use crate::kernel::gemm::{Matrix, pack_panel, pack_panel_wide};
-use crate::kernel::layout::View;
 use crate::kernel::scratch::{Spare, padded, split};
 use crate::kernel::simd::{Kernel, Vector};
 use crate::kernel::tile::columns;
+use finish::write;
 use num_traits::{Float as _, Zero};
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
@@ -223,25 +225,6 @@ impl<E: Float> Kernel<E::Wide> for Head<'_, E> {
     }
 }
 
-/// Writes rows of `n` columns, which lie `row` apart, times a factor, to rows `to_row` apart.
-///
-/// # Safety
-///
-/// There is room for them at `to`.
-unsafe fn write<E: Float>(
-    (to, to_row): (*mut E, usize),
-    from: &[E::Wide],
-    (rows, n, row): (usize, usize, usize),
-    factor: E::Wide,
-) {
-    for i in 0..rows {
-        for (c, &x) in from[i * row..][..n].iter().enumerate() {
-            // SAFETY: the caller's.
-            unsafe { to.add(i * to_row + c).write(E::narrow(x * factor)) }
-        }
-    }
-}
-
 impl<E: Float> Head<'_, E> {
     /// All that a group of queries adds, and its own gradients.
     ///
@@ -401,240 +384,5 @@ impl<E: Float> Head<'_, E> {
         pack_panel(k, (keys.len(), d), d, block.k, E::wide);
         pack_panel(v, (keys.len(), dv), dv, block.v, E::wide);
         pack_rows(k, (keys.len(), d), (columns::<V>(), keys.len()), block.k_rows);
-    }
-
-    /// Takes a block's products to scores, as the forward pass does, and keeps what the cap gave.
-    ///
-    /// # Safety
-    ///
-    /// The processor has the instruction set of `V`.
-    #[inline(always)]
-    unsafe fn settle<V: Vector<Scalar = E::Wide>>(
-        &self,
-        mask: &HeadMask<E>,
-        visible: Visible,
-        first: usize,
-        scores: &mut [E::Wide],
-        capped: &mut [E::Wide],
-    ) {
-        // SAFETY: the caller's.
-        unsafe { mask.finish_products::<V>(self.forward.settings, first, scores) }
-        if let Some(capped) = capped.get_mut(..scores.len()) {
-            capped.copy_from_slice(scores);
-        }
-        mask.apply::<V>(visible, first, scores);
-        if visible != Visible::All {
-            // Beyond the bounds lies what was there before.
-            mask.hide_beyond_bounds(columns::<V>(), scores);
-        }
-    }
-
-    /// Turns scores into weights P, and dP into dS; the weights in the block become those after dropout.
-    ///
-    /// # Safety
-    ///
-    /// As [`group`](Self::group).
-    #[inline(always)]
-    unsafe fn differentiate<V: Vector<Scalar = E::Wide>>(
-        &self,
-        group: &mut Group<E::Wide>,
-        keys: Range<usize>,
-        block: &mut Block<E::Wide>,
-    ) {
-        let (width, settings) = (group.width, self.forward.settings);
-        if settings.relative_values().is_some() {
-            self.add_products_of_values(group, keys.clone(), block.d_scores);
-        }
-        if let Given::Weights(d, _) = self.given {
-            let take = |_, d| d;
-            self.read_block(group, (d, keys.clone()), (block.scores, block.d_scores), take);
-        }
-        let (place, queries) = ((self.place, self.forward.mask.first), group.queries.clone());
-        if let Some(dropout) = settings.dropout {
-            let at = (queries.clone(), keys.clone());
-            dropout.drop_block(place, at, width, block.d_scores);
-        }
-        let rows = block.scores.chunks_exact_mut(width).zip(block.d_scores.chunks_exact_mut(width));
-        for (scores, d_scores) in rows.take(keys.len()) {
-            for at in (0..width).step_by(2 * V::LANES) {
-                // SAFETY: the instruction set is the caller's; rows have whole tiles of columns.
-                unsafe {
-                    let places = [at, at + V::LANES];
-                    let load = |from: &[E::Wide]| places.map(|at| V::load(from[at..].as_ptr()));
-                    let (x, max, log) = (load(scores), load(group.maxima), load(group.log_sums));
-                    let weights = exp2_of_negative([0, 1].map(|i| x[i].sub(max[i]).sub(log[i])));
-                    let (d_weights, delta) = (load(d_scores), load(group.delta));
-                    let least = V::splat(E::Wide::min_positive_value());
-                    for (i, at) in places.into_iter().enumerate() {
-                        let d = weights[i].mul(d_weights[i].sub(delta[i]));
-                        // 0 · NaN would be NaN; a weight of NaN is not less.
-                        let d = weights[i].if_less(least, V::splat(E::Wide::zero()), d);
-                        weights[i].store(scores[at..].as_mut_ptr());
-                        d.store(d_scores[at..].as_mut_ptr());
-                    }
-                }
-            }
-        }
-        if let Some(dropout) = settings.dropout {
-            dropout.drop_block(place, (queries.clone(), keys.clone()), width, block.scores);
-        }
-        if group.tainted.contains(&true) {
-            taint(group, &mut block.scores[..keys.len() * width]);
-        }
-        if let Some(relative) = settings.relative.as_ref().filter(|x| x.values.is_some()) {
-            let (batch, at) = (self.place.batch, (queries, keys));
-            relative.add_by_entry(batch, at, width, block.scores, group.weights);
-        }
-    }
-
-    /// Takes what is given for the scores in the place of dS; what is hidden has 0. No weight is needed.
-    fn take_scores(
-        &self,
-        group: &Group<E::Wide>,
-        d: View<E>,
-        keys: Range<usize>,
-        block: &mut Block<E::Wide>,
-    ) {
-        let hidden = E::Wide::neg_infinity();
-        let take = |score, d| if score == hidden { E::Wide::zero() } else { d };
-        self.read_block(group, (d, keys), (block.scores, block.d_scores), take);
-    }
-
-    /// Writes to a block what `take` makes of each score and its number in a view over [B, H, Q, K].
-    fn read_block(
-        &self,
-        group: &Group<E::Wide>,
-        (from, keys): (View<E>, Range<usize>),
-        (scores, to): (&[E::Wide], &mut [E::Wide]),
-        take: impl Fn(E::Wide, E::Wide) -> E::Wide,
-    ) {
-        let (b, h) = self.place.index();
-        let from = rows_of(from, b, h);
-        for (i, query) in group.queries.clone().enumerate() {
-            let row = from.from(query, 0);
-            for (j, key) in keys.clone().enumerate() {
-                let place = j * group.width + i;
-                to[place] = take(scores[place], row.data[row.at + key * row.column].wide());
-            }
-        }
-    }
-
-    /// Hands on what belongs to the scores, and takes dS to before the cap.
-    fn finish_scores(
-        &mut self,
-        group: &mut Group<E::Wide>,
-        keys: Range<usize>,
-        block: &mut Block<E::Wide>,
-    ) {
-        let (width, queries) = (group.width, group.queries.clone());
-        let d_scores = &mut block.d_scores[..keys.len() * width];
-        if let Some(to) = self.to.scores {
-            for (i, query) in queries.clone().enumerate() {
-                for (j, key) in keys.clone().enumerate() {
-                    let d = E::narrow(d_scores[j * width + i]);
-                    // SAFETY: the outputs have a row of all keys for each of the head's queries.
-                    unsafe { to.add(query * self.sizes.keys + key).write(d) }
-                }
-            }
-        }
-        let (mask, at) = (self.forward.mask, (self.place.batch, queries.clone(), keys.clone()));
-        self.small.add(self.sums, mask, at, (width, d_scores));
-        if let Some(cap) = self.forward.settings.softcap {
-            let factor = E::Wide::from_f64(1.0 / (cap * LOG2_E));
-            for (d, &capped) in d_scores.iter_mut().zip(&*block.capped) {
-                let tanh = capped * factor;
-                *d = if d.is_zero() { *d } else { *d * (E::Wide::from_f64(1.0) - tanh * tanh) };
-            }
-        }
-        if let Some(relative) = &self.forward.settings.relative {
-            let (batch, at) = (self.place.batch, (queries, keys));
-            relative.add_by_entry(batch, at, width, d_scores, group.d_scores);
-        }
-    }
-
-    /// dP has dO · value of the key's relative position too.
-    fn add_products_of_values(
-        &self,
-        group: &Group<E::Wide>,
-        keys: Range<usize>,
-        d_scores: &mut [E::Wide],
-    ) {
-        let Some(relative) = &self.forward.settings.relative else { return };
-        for (i, query) in group.queries.clone().enumerate() {
-            let position = relative.offset.position(self.place.batch, query);
-            for (j, key) in keys.clone().enumerate() {
-                let t = relative.entry(position, key);
-                d_scores[j * group.width + i] += group.products[t * group.width + i];
-            }
-        }
-    }
-
-    /// What is not visited has the gradient 0.
-    fn clear_scores(&self, group: &Group<E::Wide>) {
-        if let Some(to) = self.to.scores {
-            for at in group.queries.start * self.sizes.keys..group.queries.end * self.sizes.keys {
-                // SAFETY: the outputs have a row of all keys for each of the head's queries.
-                unsafe { to.add(at).write(E::default()) }
-            }
-        }
-    }
-
-    /// Writes what belongs to the group's queries, and adds what belongs to sinks and relative values.
-    fn finish(&mut self, group: &Group<E::Wide>, dp: usize) {
-        let Sizes { d, dv, entries, .. } = self.sizes;
-        let scale = E::Wide::from_f64(self.forward.settings.scale);
-        let first = group.queries.start;
-        // SAFETY: the outputs have a row for each of the head's queries.
-        unsafe {
-            let to = self.to.q.add(first * self.to.rows[0]);
-            write((to, self.to.rows[0]), group.d_q, (group.queries.len(), d, dp), scale);
-        }
-        let (mask, head) = (self.forward.mask, self.place.head);
-        // Scores are without sinks.
-        let sinks = mask.sinks.iter().zip(&self.small.sinks);
-        for ((sinks, range), log_sums) in sinks.zip(self.log_sums.iter().cycle()) {
-            let sink = sinks.data[sinks.layout.offset + head * sinks.layout.strides[0]].wide();
-            for (i, query) in group.queries.clone().enumerate() {
-                let [max, log] = log_sums.map(|part| part[query]);
-                let weight = (sink * E::Wide::from_f64(LOG2_E) - max - log).exp2();
-                if !weight.is_zero() && sink != E::Wide::neg_infinity() {
-                    self.sums[range.start] -= weight * group.delta[i];
-                }
-            }
-        }
-        if let Some(to) = self.to.products {
-            for (i, query) in group.queries.clone().enumerate() {
-                for t in 0..entries {
-                    let d = E::narrow(group.d_scores[t * group.width + i] * scale);
-                    // SAFETY: the outputs have a row of all entries for each of the head's queries.
-                    unsafe { to.add(query * entries + t).write(d) }
-                }
-            }
-        }
-        if self.small.values.is_empty() {
-            return;
-        }
-        let sums = &mut self.sums[self.small.values.clone()];
-        for (i, query) in group.queries.clone().enumerate() {
-            let d_out = self.d_out.from(query, 0);
-            for t in 0..entries {
-                let weight = group.weights[t * group.width + i];
-                for c in (0..dv).filter(|_| !weight.is_zero()) {
-                    sums[t * dv + c] += weight * d_out.data[d_out.at + c * d_out.column].wide();
-                }
-            }
-        }
-    }
-}
-
-/// Makes those weights NaN that bring a gradient of the output that is not finite to a value.
-#[inline(never)]
-fn taint<R: Real>(group: &Group<R>, weights: &mut [R]) {
-    for row in weights.chunks_exact_mut(group.width) {
-        for (weight, &tainted) in row.iter_mut().zip(&group.tainted) {
-            if tainted && !weight.is_zero() {
-                *weight = R::nan();
-            }
-        }
     }
 }

@@ -21,6 +21,8 @@ mod products;
 mod small;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod twin;
 
 use super::mask::Mask;
 use super::{Place, Settings, check_operands, side_by_side};

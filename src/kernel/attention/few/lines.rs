@@ -42,16 +42,3 @@ pub(super) unsafe fn lines<V: Vector, E: Float<Wide = V::Scalar>>(
     unsafe { copy_rows::<E, V>(from, (rows, n), row, copy) };
     Lines { at: copy.as_ptr(), row }
 }
-
-/// Fetches a line ahead of its use.
-///
-/// # Safety
-///
-/// The processor has the instruction set of `V`.
-#[inline(always)]
-pub(super) unsafe fn prefetch<V: Vector>(line: *const V::Scalar, columns: usize) {
-    for c in (0..columns).step_by(64 / size_of::<V::Scalar>()) {
-        // SAFETY: the caller's.
-        unsafe { V::prefetch(line.wrapping_add(c)) }
-    }
-}

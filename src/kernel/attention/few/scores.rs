@@ -1,7 +1,8 @@
 //! Scores of rows with a block of keys, and the softmax of a row of them.
 
-use super::lines::{Lines, prefetch};
+use super::lines::Lines;
 use crate::kernel::exp::exp_of_negative;
+use crate::kernel::simd::elements::prefetch;
 use crate::kernel::simd::{MAX_LANES, Vector};
 use num_traits::{Float as _, Zero};
 
@@ -32,7 +33,7 @@ pub(super) unsafe fn score<V: Vector>(
         if k.row != dp || rows > 1 {
             for key in group {
                 // SAFETY: the instruction set is the caller's.
-                unsafe { prefetch::<V>(key.wrapping_add(GROUP * k.row), dp) }
+                unsafe { prefetch::<_, V>(key.wrapping_add(GROUP * k.row), dp) }
             }
         }
         for row in (0..rows).step_by(TILE) {

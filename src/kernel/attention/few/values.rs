@@ -1,7 +1,8 @@
 //! Weights · V of a block of keys.
 
-use super::lines::{Lines, prefetch};
+use super::lines::Lines;
 use crate::element::Real;
+use crate::kernel::simd::elements::prefetch;
 use crate::kernel::simd::{MAX_LANES, Vector};
 use num_traits::Zero;
 use std::ops::Range;
@@ -127,7 +128,7 @@ impl<R: Real> Add<R> {
             let ask = column == 0 && parts;
             for key in keys {
                 if ask {
-                    prefetch::<V>(line.wrapping_add(AHEAD * self.values.row), self.columns);
+                    prefetch::<_, V>(line.wrapping_add(AHEAD * self.values.row), self.columns);
                 }
                 let values: [V; N] = std::array::from_fn(|n| V::load(line.add(n * V::LANES)));
                 for (sums, weights) in sums.iter_mut().zip(weights) {
