@@ -148,6 +148,25 @@ fn a_tensor_that_changes_after_its_use_changes_no_gradient() {
     assert_eq!(train.backward(&x.sum_all()).of(&p).to_vec(), [0.0, 100.0]);
 }
 
+/// Of two views of a transposed tensor, one passes on a gradient that another tensor has too; what the other
+/// view adds must go to the tensor's own places all the same.
+#[test]
+fn views_of_what_lies_transposed_add_up_where_a_gradient_is_shared() {
+    let value = Tensor::<(Query<C<2>>, Key<C<3>>)>::from([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+    let p = Parameter::new(value.transpose(Query, Key));
+    let q = Parameter::<(Query<C<2>>, Key<C<3>>)>::zeros();
+    let mut train = Train::seeded(1);
+    let x = train.read(&p);
+    let part = x.try_slice(Key, 1, C::<2>).unwrap();
+    let sum = x.transpose(Key, Query).add(&train.read(&q));
+    let weights = Tensor::from([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+    let of_part = Tensor::from([[10.0, 20.0], [30.0, 40.0]]);
+    let loss = sum.mul(&weights).sum_all().add(&part.mul(&of_part).sum_all());
+    let gradients = train.backward(&loss);
+    assert_eq!(gradients.of(&p).to_vec(), [1.0, 4.0, 12.0, 25.0, 33.0, 46.0]);
+    assert_eq!(gradients.of(&q), weights);
+}
+
 #[test]
 fn setting_a_parameter_does_not_tie_it_to_what_the_value_was_computed_from() {
     let p = Parameter::new(Tensor::<(Model<C<2>>,)>::from([2.0, 3.0]));
