@@ -4,7 +4,7 @@ use shapeproof::{
     Activation, Attention, Batch, C, Causal, Dropout, Embedding, FeatureMap, FeedForward,
     Generator, Gradients, HeadDim, Heads, Infer, Key, LayerNorm, Linear, LinearAttention, Mode,
     Model, Module, Optimizer, Parameter, Query, Seq, Sgd, Shape, Tensor, Train, Vocab, parameters,
-    try_cross_entropy,
+    try_check_gradients, try_cross_entropy,
 };
 
 /// All gradients of a small model with every kind of kernel, as bits.
@@ -338,6 +338,18 @@ fn a_padding_row_learns_nothing_from_lookups() {
     let tokens = Tensor::<(Seq<C<4>>,), u32>::from([0, 1, 0, 2]);
     let loss = embedding.try_forward(&tokens, &mut train).unwrap().sum_all();
     assert_eq!(train.backward(&loss).of(&embedding.weight).to_vec(), [2.0, 0.0, 1.0]);
+}
+
+#[test]
+fn a_gradient_that_is_exact_is_right_within_no_tolerance_at_all() {
+    struct Point {
+        at: Parameter<(Model<C<2>>,), f64>,
+    }
+    impl Module for Point {
+        parameters!(at);
+    }
+    let mut point = Point { at: Parameter::zeros() };
+    try_check_gradients(&mut point, 0.0, |point, train| train.read(&point.at).sum_all()).unwrap();
 }
 
 #[test]
