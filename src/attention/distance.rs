@@ -10,7 +10,7 @@ use crate::nn::{Mode, Module, Parameter};
 use crate::parameters;
 use crate::shape::FixedSizes;
 use crate::size::{Size, Static};
-use crate::tensor::Tensor;
+use crate::tensor::{AnyTensor, Tensor};
 use std::ops::RangeInclusive;
 
 axis! {
@@ -123,7 +123,7 @@ impl<H: Size, E: Float> Positioned<H, E> for Alibi<H, E> {
 pub struct DistanceBias<H, E = f32> {
     heads: Heads<H>,
     /// Over heads and distances.
-    table: crate::tensor::AnyTensor<E>,
+    table: AnyTensor<E>,
     first: isize,
 }
 
@@ -141,7 +141,7 @@ impl<H: Size, E: Float> DistanceBias<H, E> {
             .map(|(h, d)| bias(h, d))
             .collect();
         let entries = data.len().checked_div(n).unwrap_or(0);
-        let table = crate::tensor::AnyTensor::from_packed(&[n, entries], data);
+        let table = AnyTensor::from_packed(&[n, entries], data);
         DistanceBias { heads, table, first }
     }
 
@@ -236,19 +236,9 @@ impl<N: Static, H: Static, E: Float> DistanceBuckets<N, H, E> {
 
     /// The bucket of a distance from a query to a key, which is below 0 for keys behind.
     pub fn bucket(&self, distance: isize) -> usize {
-        let (ahead, count) = match self.both_directions {
-            true => (distance > 0, N::N / 2),
-            false => (false, N::N),
-        };
-        let far = match self.both_directions {
-            true => distance.unsigned_abs(),
-            false => {
-                if distance > 0 {
-                    0
-                } else {
-                    distance.unsigned_abs()
-                }
-            }
+        let (ahead, count, far) = match self.both_directions {
+            true => (distance > 0, N::N / 2, distance.unsigned_abs()),
+            false => (false, N::N, distance.min(0).unsigned_abs()),
         };
         let exact = count / 2;
         let bucket = if far < exact {

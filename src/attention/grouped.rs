@@ -185,7 +185,6 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
     }
 
     /// As [`forward`](Self::forward), with the attention weights of each head.
-    #[allow(clippy::type_complexity, reason = "the output and the weights")]
     pub fn forward_with_weights<Z: Size, S: Size>(
         &self,
         x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
@@ -213,7 +212,6 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
     }
 
     /// The keys and values of each key/value head, the keys normalised where there is a norm.
-    #[allow(clippy::type_complexity, reason = "keys and values")]
     pub fn keys_and_values<Z: Size, K: Size>(
         &self,
         x: &Tensor<(Batch<Z>, Seq<K>, Model<M>), E>,
@@ -228,7 +226,6 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
 
     /// [`queries`](Self::queries) and [`keys_and_values`](Self::keys_and_values) of one `x`, by one matrix
     /// product.
-    #[allow(clippy::type_complexity, reason = "queries, keys and values")]
     pub fn project<Z: Size, S: Size>(
         &self,
         x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
@@ -250,8 +247,8 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
         mode: &mut impl Mode,
     ) -> Tensor<(Batch<Z>, Seq<Q>, Model<M>), E> {
         let (batch, _, Query(query), _) = y.shape();
-        let merged = y.any().permuted(&[0, 2, 1, 3]).merged(2);
-        let merged = Tensor::typed((batch, Seq(query), self.out.weight.shape().0), merged);
+        let shape = (batch, Seq(query), self.out.weight.shape().0);
+        let merged = Tensor::typed(shape, y.any().merge_heads());
         self.out.forward(&merged, mode)
     }
 
@@ -278,7 +275,7 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
     ) -> Tensor<(Batch<Z>, Heads<H>, Query<S>, HeadDim<D>), E> {
         let (batch, Seq(size), _) = x.shape();
         let (heads, dim) = self.q.weight.shape().1.parts();
-        let q = by_head(rows, heads.size().get(), dim.size().get());
+        let q = rows.split_heads(heads.size().get(), dim.size().get());
         let q = Tensor::typed((batch, heads, Query(size), dim), q);
         match &self.q_norm {
             Some(norm) => norm.forward(&q, mode),
@@ -306,7 +303,7 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
     ) -> Tensor<(Batch<Z>, KV, Key<K>, HeadDim<D>), E> {
         let (batch, Seq(size), _) = x.shape();
         let (heads, dim) = self.k.weight.shape().1.parts();
-        let v = by_head(rows, heads.size().get(), dim.size().get());
+        let v = rows.split_heads(heads.size().get(), dim.size().get());
         Tensor::typed((batch, heads, Key(size), dim), v)
     }
 
@@ -322,9 +319,4 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
             part
         })
     }
-}
-
-/// (batch, positions, heads · dim) as (batch, heads, positions, dim). Moves no data.
-fn by_head<E: Float>(x: &AnyTensor<E>, heads: usize, dim: usize) -> AnyTensor<E> {
-    x.viewed(x.layout().split(2, heads, dim).permuted(&[0, 2, 1, 3]))
 }

@@ -1,8 +1,7 @@
 //! Which key/value heads can serve which query heads.
 
 use crate::axis::{Axis, Heads, KvHeads};
-use crate::shape::Ours;
-use crate::size::{DivisibleBy, Size, Static};
+use crate::size::{DivisibleBy, Ours, Size, Static};
 
 /// The key/value heads of attention with these query heads: the same `Heads<H>`, or fewer
 /// `KvHeads<G>`, where G divides H and query head h reads key/value head h / (H/G).

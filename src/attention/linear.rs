@@ -6,8 +6,7 @@ use super::{And, Causal, CausalFromStart, KvOf, MaskFor, MaskParts, NoMask, Pref
 use crate::axis::{Axis, Batch, HeadDim, Heads, Key, Query};
 use crate::element::Float;
 pub use crate::kernel::linear_attention::FeatureMap;
-use crate::shape::Ours;
-use crate::size::Size;
+use crate::size::{Ours, Size};
 use crate::tensor::{AnyTensor, Tensor};
 
 /// Attention whose weights are products of features, so that the sum over the keys is taken once for

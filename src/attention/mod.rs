@@ -8,6 +8,7 @@ mod cross_cache;
 mod diagonal;
 mod distance;
 mod explain;
+mod extra_keys;
 mod grouped;
 mod heads;
 mod linear;

@@ -152,22 +152,6 @@ impl<M, H, KM, VM, B: AttentionBias, E: Float> MultiHeadAttention<M, H, KM, VM, 
         }
     }
 
-    /// With one more key and its value, both learned: every query sees them, whatever the masks say.
-    /// Weights that are returned are those of the other keys alone.
-    pub fn with_bias_kv(self, key: Tensor<(Model<M>,), E>, value: Tensor<(Model<M>,), E>) -> Self
-    where
-        M: Size,
-    {
-        let (bias_k, bias_v) = (Some(Parameter::new(key)), Some(Parameter::new(value)));
-        MultiHeadAttention { bias_k, bias_v, ..self }
-    }
-
-    /// With one more key of zeros whose value is 0. Weights that are returned are those of the other keys
-    /// alone.
-    pub fn with_zero_attention(self) -> Self {
-        MultiHeadAttention { zero_attention: true, ..self }
-    }
-
     /// With these settings in the place of the usual ones: another scale, a cap.
     pub fn with_attention(self, attention: Attention) -> Self {
         MultiHeadAttention { attention, ..self }
@@ -348,11 +332,6 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
         })
     }
 
-    /// Keys besides those of the activations.
-    fn extra_keys(&self) -> usize {
-        usize::from(self.bias_k.is_some()) + usize::from(self.zero_attention)
-    }
-
     /// The heads' outputs.
     pub(super) fn attend(
         &self,
@@ -379,34 +358,6 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
         (y, weights.viewed(layout))
     }
 
-    /// The extra keys and values before the others, and the mask that lets every query see them.
-    fn with_extra_keys(
-        &self,
-        [q, k, v]: [AnyTensor<E>; 3],
-        mask: MaskParts<E>,
-        mode: &mut impl Mode,
-    ) -> ([AnyTensor<E>; 3], MaskParts<E>) {
-        let extra = self.extra_keys();
-        if extra == 0 {
-            return ([q, k, v], mask);
-        }
-        let (bias_k, bias_v) = (self.bias_k.as_ref(), self.bias_v.as_ref());
-        let (bias_k, bias_v) = (bias_k.map(|p| mode.read(p)), bias_v.map(|p| mode.read(p)));
-        let [k, v] = [(k, bias_k), (v, bias_v)].map(|(x, bias)| {
-            let zeros = Tensor::<(Model<M>,), E>::zeros();
-            let zeros = self.zero_attention.then_some(&zeros);
-            // A row of the width, as one position of every sample and head.
-            let dims = x.layout().dims.replaced(2, 1);
-            let position = |row: &Tensor<(Model<M>,), E>| {
-                let by_head = row.any().layout().split(0, H::N, M::N / H::N);
-                row.any().viewed(by_head.broadcast(&dims, &[1, 3]))
-            };
-            let rows: Vec<_> = bias.as_ref().into_iter().chain(zeros).map(position).collect();
-            AnyTensor::joined(&rows.iter().chain([&x]).collect::<Vec<_>>(), 2)
-        });
-        ([q, k, v], mask.with_extra(extra))
-    }
-
     /// The output projection of the merged heads of `y`.
     pub(super) fn project_out<Z: Size, Q: Size>(
         &self,
@@ -414,7 +365,7 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
         y: AnyTensor<E>,
         mode: &mut impl Mode,
     ) -> Tensor<(Batch<Z>, Seq<Q>, Model<M>), E> {
-        let merged = Tensor::typed(x.shape(), y.permuted(&[0, 2, 1, 3]).merged(2));
+        let merged = Tensor::typed(x.shape(), y.merge_heads());
         self.out.forward(&merged, mode)
     }
 
@@ -428,5 +379,5 @@ impl<M: Static, H: Static, KM: Static, VM: Static, B: AttentionBias, E: Float>
 pub(super) fn by_head<H: Static, E: Float>(x: &AnyTensor<E>) -> AnyTensor<E> {
     // That the heads divide the width, the layer's constructor has proven.
     let width = x.dims()[2];
-    x.viewed(x.layout().split(2, H::N, width / H::N).permuted(&[0, 2, 1, 3]))
+    x.split_heads(H::N, width / H::N)
 }

@@ -129,7 +129,6 @@ impl<T: Static, D: Size, V: Axis, E: Float> RelativePositions<T, D, V, E> {
         self.run((queries, keys, values), start, mask, mode)
     }
 
-    #[allow(clippy::type_complexity, reason = "queries, keys and values")]
     fn run<B: Size, H: Size, KV: KvOf<Heads<H>>, Q: Size, K: Size>(
         &self,
         (queries, keys, values): (

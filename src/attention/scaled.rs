@@ -142,7 +142,6 @@ impl Attention {
 
     /// The attention's output and its weights: the softmax of the scores, which are 0 for what a
     /// query may not see and otherwise sum to one.
-    #[allow(clippy::type_complexity, reason = "the output and the weights")]
     pub fn apply_with_weights<B, H, KV, Q, K, D, V, E>(
         &self,
         queries: &Tensor<(Batch<B>, Heads<H>, Query<Q>, HeadDim<D>), E>,
@@ -175,7 +174,6 @@ impl Attention {
     ///
     /// What two attentions over different keys give can be put together by it: with m the greater of the
     /// two and wᵢ = exp(log sumᵢ − m), the output over all keys is Σ wᵢ · outputᵢ / Σ wᵢ. Both have gradients.
-    #[allow(clippy::type_complexity, reason = "the output and the logarithms")]
     pub fn apply_with_log_sums<B, H, KV, Q, K, D, V, E>(
         &self,
         queries: &Tensor<(Batch<B>, Heads<H>, Query<Q>, HeadDim<D>), E>,

@@ -4,6 +4,7 @@
 use super::{TensorFile, save_tensors};
 use crate::error::Result;
 use crate::nn::Trace;
+use crate::ops::index_of;
 use readings::{Values, readings};
 use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
@@ -160,7 +161,7 @@ impl Values {
         }
         match count {
             0 => Outcome::Agrees(largest),
-            _ => differs(Some((count, largest, self.index(place)))),
+            _ => differs(Some((count, largest, index_of(place, &self.dims)))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Floats from the bytes of a file, in pieces: a tensor is never in memory twice.
+//! Numbers from the bytes of a file, in pieces: a tensor is never in memory twice.
 
 use super::unreadable;
 use crate::element::{Float, bf16, f16};
@@ -49,23 +49,53 @@ impl Runs {
 /// Appends the elements that little-endian bytes stand for.
 pub(super) type Decode<E> = fn(&[u8], &mut Vec<E>);
 
-/// How elements of type `dtype` are read, each rounded to `E`; `None` where they are no floats.
-pub(super) fn decode<E: Float>(dtype: Dtype) -> Option<Decode<E>> {
+/// How elements of one kind are read, whichever of its types a file has.
+pub(super) struct Kind<E> {
+    /// `None` for types that are not of this kind.
+    pub(super) decode: fn(Dtype) -> Option<Decode<E>>,
+    /// The types that are.
+    pub(super) types: &'static str,
+}
+
+/// Floats, each rounded to `E`.
+pub(super) fn floats<E: Float>() -> Kind<E> {
+    Kind { decode: float, types: "F64, F32, F16 or BF16 numbers" }
+}
+
+/// Whole numbers, and booleans as 0 and 1.
+pub(super) fn integers() -> Kind<i64> {
+    Kind { decode: integer, types: "I64, I32, I16, I8, U32, U16, U8 or BOOL numbers" }
+}
+
+fn float<E: Float>(dtype: Dtype) -> Option<Decode<E>> {
     Some(match dtype {
-        Dtype::F64 => |bytes, to| extend(bytes, to, f64::from_le_bytes),
-        Dtype::F32 => |bytes, to| extend(bytes, to, f32::from_le_bytes),
-        Dtype::F16 => |bytes, to| extend(bytes, to, f16::from_le_bytes),
-        Dtype::BF16 => |bytes, to| extend(bytes, to, bf16::from_le_bytes),
+        Dtype::F64 => |bytes, to| extend(bytes, to, |chunk| rounded(f64::from_le_bytes(chunk))),
+        Dtype::F32 => |bytes, to| extend(bytes, to, |chunk| rounded(f32::from_le_bytes(chunk))),
+        Dtype::F16 => |bytes, to| extend(bytes, to, |chunk| rounded(f16::from_le_bytes(chunk))),
+        Dtype::BF16 => |bytes, to| extend(bytes, to, |chunk| rounded(bf16::from_le_bytes(chunk))),
         _ => return None,
     })
 }
 
-fn extend<const N: usize, E: Float, F: Float>(
-    bytes: &[u8],
-    to: &mut Vec<E>,
-    make: impl Fn([u8; N]) -> F,
-) {
-    to.extend(bytes.as_chunks().0.iter().map(|&chunk| E::from_f64(make(chunk).to_f64())));
+fn integer(dtype: Dtype) -> Option<Decode<i64>> {
+    Some(match dtype {
+        Dtype::I64 => |bytes, to| extend(bytes, to, i64::from_le_bytes),
+        Dtype::I32 => |bytes, to| extend(bytes, to, |chunk| i32::from_le_bytes(chunk).into()),
+        Dtype::U32 => |bytes, to| extend(bytes, to, |chunk| u32::from_le_bytes(chunk).into()),
+        Dtype::I16 => |bytes, to| extend(bytes, to, |chunk| i16::from_le_bytes(chunk).into()),
+        Dtype::U16 => |bytes, to| extend(bytes, to, |chunk| u16::from_le_bytes(chunk).into()),
+        Dtype::I8 => |bytes, to| extend(bytes, to, |chunk| i8::from_le_bytes(chunk).into()),
+        Dtype::U8 | Dtype::BOOL => |bytes, to| extend(bytes, to, |[byte]| byte.into()),
+        _ => return None,
+    })
+}
+
+fn extend<const N: usize, E>(bytes: &[u8], to: &mut Vec<E>, make: impl Fn([u8; N]) -> E) {
+    to.extend(bytes.as_chunks().0.iter().map(|&chunk| make(chunk)));
+}
+
+fn rounded<F: Float, E: Float>(number: F) -> E {
+    E::from_f64(number.to_f64())
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! A safetensors file, or several that an index names, open for reading tensor by tensor.
 
-use super::decode::{Decode, Runs, decode};
+use super::decode::{Decode, Kind, Runs, floats, integers};
 use super::{header, index, quoted};
-use crate::element::Float;
+use crate::element::{Element, Float};
 use crate::error::{Error, Result};
 use crate::kernel::layout::{MAX_RANK, checked_count};
 use crate::tensor::{AnyTensor, FloatTensor};
@@ -117,9 +117,43 @@ impl TensorFile {
         }
     }
 
-    /// The tensor under a key, or a part of it, each element rounded to `E`. The caller has checked
-    /// that the part is there.
+    /// The whole numbers under a key, of any type but U64, such as tokens; booleans, such as masks, as 0
+    /// and 1.
+    ///
+    /// # Errors
+    /// Where there is no such key (the message has the nearest ones), or it holds floats or U64, or more
+    /// than six axes.
+    ///
+    /// # Examples
+    /// ```
+    /// use shapeproof::{Batch, C, Key, TensorFile};
+    ///
+    /// # let path = std::env::temp_dir().join("shapeproof-integers-example.safetensors");
+    /// # let header = r#"{"keep":{"dtype":"BOOL","shape":[1,3],"data_offsets":[0,3]}}"#;
+    /// # let length = (header.len() as u64).to_le_bytes();
+    /// # std::fs::write(&path, [&length[..], header.as_bytes(), &[1, 1, 0]].concat()).unwrap();
+    /// let mut file = TensorFile::open(&path)?; // `keep` is a mask that PyTorch has saved
+    /// let keep = file.read_integers("keep")?.try_typed((Batch(C::<1>), Key(C::<3>)))?;
+    /// assert_eq!(keep.map(|keep| keep != 0).to_vec(), [true, true, false]);
+    /// # std::fs::remove_file(&path).unwrap();
+    /// # Ok::<(), shapeproof::Error>(())
+    /// ```
+    pub fn read_integers(&mut self, key: &str) -> Result<AnyTensor<i64>> {
+        self.read_kind(key, None, integers())
+    }
+
+    /// The floats under a key, or a part of them, each rounded to `E`. The caller has checked that the part
+    /// is there.
     pub(super) fn read_as<E: Float>(&self, key: &str, part: Option<Part>) -> Result<AnyTensor<E>> {
+        self.read_kind(key, part, floats())
+    }
+
+    fn read_kind<E: Element>(
+        &self,
+        key: &str,
+        part: Option<Part>,
+        kind: Kind<E>,
+    ) -> Result<AnyTensor<E>> {
         let entry = self.entry(key)?;
         if entry.dims.len() > MAX_RANK {
             let axes = entry.dims.len();
@@ -131,8 +165,8 @@ impl TensorFile {
         let count = checked_count(&dims)
             .ok_or_else(|| self.refused(key, Error::count_overflow(&dims).to_string()))?;
         let mut data = Vec::new();
-        self.for_each_piece::<E>(key, part, |decode, piece| {
-            // Not before: bytes that are no floats are refused without an allocation.
+        self.for_each_piece(key, part, kind, |decode, piece| {
+            // Not before: bytes of another kind are refused without an allocation.
             data.reserve_exact(count - data.len());
             decode(piece, &mut data);
             Ok(())
@@ -144,7 +178,7 @@ impl TensorFile {
     /// Keeps none of them.
     pub(super) fn check_finite<E: Float>(&self, key: &str, part: Option<Part>) -> Result<()> {
         let (mut numbers, mut done) = (Vec::new(), 0);
-        self.for_each_piece::<E>(key, part, |decode, piece| {
+        self.for_each_piece(key, part, floats::<E>(), |decode, piece| {
             numbers.clear();
             decode(piece, &mut numbers);
             if let Some(at) = numbers.iter().position(|number| !number.to_f64().is_finite()) {
@@ -156,16 +190,16 @@ impl TensorFile {
         })
     }
 
-    fn for_each_piece<E: Float>(
+    fn for_each_piece<E>(
         &self,
         key: &str,
         part: Option<Part>,
+        kind: Kind<E>,
         mut each: impl FnMut(Decode<E>, &[u8]) -> std::result::Result<(), String>,
     ) -> Result<()> {
         let entry = self.entry(key)?;
-        let decode = decode::<E>(entry.dtype).ok_or_else(|| {
-            let message = format!("expected F64, F32, F16 or BF16 numbers, found {}", entry.dtype);
-            self.refused(key, message)
+        let decode = (kind.decode)(entry.dtype).ok_or_else(|| {
+            self.refused(key, format!("expected {}, found {}", kind.types, entry.dtype))
         })?;
         entry
             .runs(part)

@@ -62,7 +62,7 @@ pub fn try_check_gradients<M: Module>(
     };
     let (value, train) = run(module);
     let gradients = train.backward(&value);
-    let mut worst = Worst { excess: 1.0, message: None };
+    let mut worst = Worst { excess: 0.0, message: None };
     for (place, (name, id, value)) in listed.iter().enumerate() {
         let backward = gradient(&gradients, *id, value);
         for i in 0..value.count() {
@@ -119,7 +119,11 @@ impl Worst {
         what: impl Fn() -> String,
     ) {
         let allowed = tolerance * (1.0 + backward.abs().max(difference.abs()));
-        let excess = (backward - difference).abs() / allowed;
+        let apart = (backward - difference).abs();
+        if apart <= allowed {
+            return;
+        }
+        let excess = apart / allowed;
         // NaN is as far off as can be.
         if excess > self.excess || excess.is_nan() {
             self.excess = if excess.is_nan() { f64::INFINITY } else { excess };

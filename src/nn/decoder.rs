@@ -166,6 +166,9 @@ impl<M: Size, H, F: Size, KM: Size, B: AttentionBias, E: Float> Module
 
 /// Decoder layers in a row, and a norm at the end where the layers' norms stand before their blocks.
 ///
+/// # Shapes
+/// As [`DecoderLayer`].
+///
 /// # Examples
 /// ```
 /// use shapeproof::{Batch, Decoder, DecoderConfig, DecoderLayer, Infer, Model, NoMask, Seq, Tensor, C};

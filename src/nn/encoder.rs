@@ -143,7 +143,6 @@ impl<M: Size, H, F, B: AttentionBias, E: Float> EncoderLayer<M, H, F, B, E> {
     }
 
     /// The layer's output, and the attention weights of each head.
-    #[allow(clippy::type_complexity, reason = "the output and the weights")]
     pub fn forward_with_weights<Z: Size, S: Size>(
         &self,
         x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
@@ -159,7 +158,6 @@ impl<M: Size, H, F, B: AttentionBias, E: Float> EncoderLayer<M, H, F, B, E> {
     }
 
     /// The norms, residual connections and the feed-forward block around `attend`.
-    #[allow(clippy::type_complexity, reason = "one shape, four times")]
     fn around<Z: Size, S: Size, W, Mo: Mode>(
         &self,
         x: &Tensor<(Batch<Z>, Seq<S>, Model<M>), E>,
@@ -183,7 +181,6 @@ impl<M: Size, H, F, B: AttentionBias, E: Float> EncoderLayer<M, H, F, B, E> {
 }
 
 /// A residual connection around a block, with the norm where it is placed; and what else the block gives.
-#[allow(clippy::type_complexity, reason = "one shape, four times")]
 pub(super) fn around_block<Z: Size, S: Size, M: Size, E: Float, W, Mo: Mode>(
     (placement, dropout): (NormPlacement, Dropout),
     norm: &LayerNorm<Model<M>, E>,
@@ -227,6 +224,9 @@ impl<M: Size, H, F: Size, B: AttentionBias, E: Float> Module for EncoderLayer<M,
 
 /// Encoder layers in a row: each with parameters of its own, or one set shared by all (as ALBERT
 /// does), and a norm at the end where the layers' norms stand before their blocks.
+///
+/// # Shapes
+/// `(Batch, Seq, Model<M>)` in and out.
 ///
 /// # Examples
 /// ```

@@ -1,9 +1,10 @@
 //! Layer normalisation.
 
 use super::norm::NormOf;
-use super::{AnyParameter, Field, Mode, Module, Parameter, Visitor, VisitorMut};
+use super::{AnyParameter, Mode, Module, Parameter};
 use crate::axis::Axis;
 use crate::element::Float;
+use crate::parameters;
 use crate::shape::{EndsWith, FixedSizes, Shape, for_each_rank};
 use crate::tensor::Tensor;
 
@@ -122,12 +123,5 @@ impl<A: Trailing, E: Float> LayerNorm<A, E> {
 
 #[diagnostic::do_not_recommend]
 impl<A: Trailing, E: Float> Module for LayerNorm<A, E> {
-    fn visit<'a>(&'a self, visitor: &mut dyn Visitor<'a>) {
-        self.weight.visit_as("weight", visitor);
-        self.bias.visit_as("bias", visitor);
-    }
-    fn visit_mut<'a>(&'a mut self, visitor: &mut dyn VisitorMut<'a>) {
-        self.weight.visit_mut_as("weight", visitor);
-        self.bias.visit_mut_as("bias", visitor);
-    }
+    parameters!(weight, bias);
 }

@@ -262,12 +262,13 @@ fn squared_error<E: Float>(prediction: &AnyTensor<E>, target: &AnyTensor<E>) -> 
     let squares = a.paired(&b, |a, b| (a - b) * (a - b));
     let mean = squares.flattened().mean(0).to::<E>();
     mean.recorded(&[prediction, target], || {
+        let wanted = [prediction, target].map(AnyTensor::is_recorded);
         let (a, b) = (prediction.detached(), target.detached());
         move |g| {
             #[allow(clippy::cast_precision_loss, reason = "counts below 2^53 are exact")]
             let factor = E::Wide::from_f64(2.0 * g.first().to_f64() / a.count() as f64);
             let of = |a: &AnyTensor<E>, b| a.paired(b, |a, b| (a - b) * factor);
-            vec![Some(of(&a, &b)), Some(of(&b, &a))]
+            vec![wanted[0].then(|| of(&a, &b)), wanted[1].then(|| of(&b, &a))]
         }
     })
 }

@@ -46,7 +46,9 @@ pub use positions::{LearnedPositions, try_sinusoidal_positions};
 pub use rms_norm::RmsNorm;
 pub use trace::Trace;
 
-use crate::attention::{AttentionBias, GroupedAttention, MultiHeadAttention};
+use crate::attention::{
+    AttentionBias, DistanceBuckets, GroupedAttention, MultiHeadAttention, RelativePositions,
+};
 use crate::axis::Axis;
 use crate::element::Float;
 use crate::size::Size;
@@ -61,6 +63,8 @@ module::debug_as_parameters! {
     [M: Size, H, KM: Size, VM: Size, B: AttentionBias, E: Float] MultiHeadAttention<M, H, KM, VM, B, E>;
     [M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float] GroupedAttention<M, H, D, KV, B, E>;
     [A: Axis, M: Axis, E: Float] LearnedPositions<A, M, E>;
+    [N: Size, H: Size, E: Float] DistanceBuckets<N, H, E>;
+    [T: Size, D: Size, V: Axis, E: Float] RelativePositions<T, D, V, E>;
     [M: Size, H, F: Size, B: AttentionBias, E: Float] EncoderLayer<M, H, F, B, E>;
     [M: Size, H, F: Size, B: AttentionBias, E: Float] Encoder<M, H, F, B, E>;
     [M: Size, H, F: Size, KM: Size, B: AttentionBias, E: Float] DecoderLayer<M, H, F, KM, B, E>;

@@ -27,6 +27,7 @@ pub struct Parameter<S, E = f32> {
 }
 
 /// What the places of a parameter share.
+#[derive(Clone)]
 struct Held<E> {
     value: AnyTensor<E>,
     /// What `value` is rounded from, once an optimizer has changed it: a step is often smaller than half
@@ -162,7 +163,8 @@ pub trait AnyParameter {
     #[doc(hidden)]
     fn try_set_exact(&mut self, value: FloatTensor) -> Result<()>;
     /// Shows `change` the elements, in row-major order, to be changed: those of the value itself, or of a
-    /// copy where something else holds that; of halves, what they are rounded from.
+    /// copy where something else holds that or the parameter has a second place; of halves, what they are
+    /// rounded from.
     #[doc(hidden)]
     fn change(&mut self, change: &mut dyn FnMut(FloatSliceMut<'_>));
 }
@@ -213,14 +215,26 @@ impl<S: Shape, E: Float> AnyParameter for Parameter<S, E> {
         Ok(())
     }
     fn change(&mut self, change: &mut dyn FnMut(FloatSliceMut<'_>)) {
-        let held = &mut *self.held.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(elements) = FloatSliceMut::of(&mut held.value) {
+        if let Some(held) = Arc::get_mut(&mut self.held) {
+            return held.get_mut().unwrap_or_else(PoisonError::into_inner).change(change);
+        }
+        // A copy where another place may read it. No lock is held meanwhile: the change runs on the pool,
+        // and a thread that waits there may be given what reads that place.
+        let mut held = self.held.read().unwrap_or_else(PoisonError::into_inner).clone();
+        held.change(change);
+        self.put(held);
+    }
+}
+
+impl<E: Float> Held<E> {
+    fn change(&mut self, change: &mut dyn FnMut(FloatSliceMut<'_>)) {
+        if let Some(elements) = FloatSliceMut::of(&mut self.value) {
             return change(elements);
         }
-        let master = held.master.get_or_insert_with(|| held.value.to());
+        let master = self.master.get_or_insert_with(|| self.value.to());
         if let Some(elements) = FloatSliceMut::of(master) {
             change(elements);
         }
-        held.value = master.to();
+        self.value = master.to();
     }
 }

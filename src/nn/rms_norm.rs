@@ -1,8 +1,9 @@
 //! Root mean square normalisation.
 
 use super::norm::NormOf;
-use super::{AnyParameter, Field, Mode, Module, Parameter, Trailing, Visitor, VisitorMut};
+use super::{AnyParameter, Mode, Module, Parameter, Trailing};
 use crate::element::Float;
+use crate::parameters;
 use crate::shape::{EndsWith, FixedSizes};
 use crate::tensor::Tensor;
 
@@ -69,10 +70,5 @@ impl<A: Trailing, E: Float> RmsNorm<A, E> {
 
 #[diagnostic::do_not_recommend]
 impl<A: Trailing, E: Float> Module for RmsNorm<A, E> {
-    fn visit<'a>(&'a self, visitor: &mut dyn Visitor<'a>) {
-        self.weight.visit_as("weight", visitor);
-    }
-    fn visit_mut<'a>(&'a mut self, visitor: &mut dyn VisitorMut<'a>) {
-        self.weight.visit_mut_as("weight", visitor);
-    }
+    parameters!(weight);
 }

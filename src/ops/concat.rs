@@ -28,7 +28,6 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// let all: Tensor<(Batch<C<2>>, Seq<C<3>>)> = past.concat(&new, Seq);
     /// assert_eq!(all.to_vec(), [1.0, 3.0, 4.0, 2.0, 5.0, 6.0]);
     /// ```
-    #[allow(clippy::type_complexity, reason = "the shape with the longer axis")]
     pub fn concat<T: Shape, A, N1: Plus<N2>, N2: Size, I: Marker>(
         &self,
         other: &Tensor<T, E>,

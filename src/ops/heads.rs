@@ -3,7 +3,7 @@
 use crate::axis::{Axis, HeadDim, Heads, Model};
 use crate::element::Element;
 use crate::size::{Size, Splits, Static, Times};
-use crate::tensor::Tensor;
+use crate::tensor::{AnyTensor, Tensor};
 
 impl<B: Axis, S: Axis, M: Size, E: Element> Tensor<(B, S, Model<M>), E> {
     /// The width M as H heads of M/H each, the heads before the positions. Moves no data.
@@ -31,7 +31,7 @@ impl<B: Axis, S: Axis, M: Size, E: Element> Tensor<(B, S, Model<M>), E> {
     pub fn split_heads<H: Splits<M>>(&self) -> Tensor<(B, Heads<H>, S, HeadDim<H::Part>), E> {
         let (batch, seq, _) = self.shape();
         let shape = (batch, Heads(H::default()), seq, HeadDim(H::Part::default()));
-        self.viewed(shape, self.any().layout().split(2, H::N, H::Part::N).permuted(&[0, 2, 1, 3]))
+        Tensor::typed(shape, self.any().split_heads(H::N, H::Part::N))
     }
 }
 
@@ -51,6 +51,19 @@ impl<B: Axis, H: Static, S: Axis, D: Static, E: Element> Tensor<(B, Heads<H>, S,
     {
         let (batch, _, seq, _) = self.shape();
         let shape = (batch, seq, Model(M::default()));
-        Tensor::typed(shape, self.any().permuted(&[0, 2, 1, 3]).merged(2))
+        Tensor::typed(shape, self.any().merge_heads())
+    }
+}
+
+impl<E: Element> AnyTensor<E> {
+    /// (batch, positions, heads · dim) as (batch, heads, positions, dim). Moves no data.
+    pub(crate) fn split_heads(&self, heads: usize, dim: usize) -> Self {
+        self.viewed(self.layout().split(2, heads, dim).permuted(&[0, 2, 1, 3]))
+    }
+
+    /// (batch, heads, positions, dim) as (batch, positions, heads · dim). Moves no data where the heads of
+    /// a position lie side by side.
+    pub(crate) fn merge_heads(&self) -> Self {
+        self.permuted(&[0, 2, 1, 3]).merged(2)
     }
 }

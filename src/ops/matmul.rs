@@ -40,7 +40,6 @@ impl<S: Shape, E: Float> Tensor<S, E> {
     /// let scores: Tensor<(Query<C<1>>, Key<C<3>>)> = q.dot(&k, HeadDim); // nothing to transpose
     /// assert_eq!(scores.to_vec(), [1.0, 2.0, 3.0]);
     /// ```
-    #[allow(clippy::type_complexity, reason = "the rests of both shapes, put together")]
     pub fn dot<R: Shape, A: Axis, N, I: Marker, J: Marker>(
         &self,
         right: &Tensor<R, E>,

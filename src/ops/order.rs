@@ -39,7 +39,6 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     ///
     /// # Errors
     /// Where the axis has fewer than `k` entries.
-    #[allow(clippy::type_complexity, reason = "two tensors over one shape")]
     pub fn try_top_k<A: Axis, N, I: Marker, K: Size>(
         &self,
         _axis: fn(N) -> A,

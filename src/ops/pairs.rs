@@ -244,9 +244,14 @@ impl<E: Float> AnyTensor<E> {
     /// This gradient of a tensor that was stretched, as that of the tensor: the sum over the axes that it
     /// does not have, which are all but those in `at`.
     pub(crate) fn summed_to(&self, at: &[usize]) -> Self {
+        let is_summed = |axis: &usize| !at.contains(axis);
+        let begins = |&axis: &usize| is_summed(&axis) && (axis == 0 || !is_summed(&(axis - 1)));
+        if (0..self.rank()).filter(begins).count() > 1 && E::as_wide(&[]).is_none() {
+            return self.detached().to::<E::Wide>().summed_to(at).to(); // so that a half is rounded once
+        }
         let mut sum = self.detached();
-        for axis in (0..self.rank()).rev().filter(|axis| !at.contains(axis)) {
-            let next_too = axis > 0 && !at.contains(&(axis - 1));
+        for axis in (0..self.rank()).rev().filter(is_summed) {
+            let next_too = axis > 0 && is_summed(&(axis - 1));
             match next_too.then(|| sum.layout().merged(axis - 1)).flatten() {
                 Some(both) => sum = sum.viewed(both),
                 None => {

@@ -69,7 +69,6 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// let y: Tensor<(Key<C<3>>, Query<C<2>>), i32> = x.transpose(Query, Key);
     /// assert_eq!(y.to_vec(), [0, 3, 1, 4, 2, 5]);
     /// ```
-    #[allow(clippy::type_complexity, reason = "the shape with both axes replaced")]
     pub fn transpose<A: Axis, B: Axis, N, M, I: Marker, J: Marker>(
         &self,
         _one: fn(N) -> A,
@@ -107,7 +106,6 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     ///
     /// # Compile errors
     /// `split_axis_must_divide`.
-    #[allow(clippy::type_complexity, reason = "the shape with the axis replaced by two")]
     pub fn split_axis<A: Axis, N, X: Axis, Y: Axis, I: Marker>(
         &self,
         _axis: fn(N) -> A,
@@ -128,7 +126,6 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     ///
     /// # Compile errors
     /// `merged_axes_must_be_neighbours`.
-    #[allow(clippy::type_complexity, reason = "the shape with one axis for two")]
     pub fn merge_axes<A: Axis, B: Axis, N, M, Z: Axis, I: Marker>(
         &self,
         _outer: fn(N) -> A,
@@ -300,7 +297,6 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// assert_eq!(k.to_vec(), [2.0, 3.0]);
     /// # let _ = (q, v);
     /// ```
-    #[allow(clippy::type_complexity, reason = "an array of tensors over the shorter axis")]
     pub fn chunk<P: Splits<A::Size>, A: Axis, N, I: Marker>(
         &self,
         _axis: fn(N) -> A,

@@ -23,7 +23,8 @@ use std::ops::Range;
 /// The bits are the same for every number of threads and every instruction set.
 ///
 /// Updates are in place where nothing else holds the parameter's value: the loss and what it was computed
-/// from do, so a program that drops them before the step saves a copy of the model.
+/// from do, so a program that drops them before the step saves a copy of the model. A parameter that is
+/// [`tied`](crate::Parameter::tied) is changed in a copy.
 ///
 /// # Examples
 /// Micro-batches: their gradients are added, and their mean makes one step.

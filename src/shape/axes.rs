@@ -1,7 +1,8 @@
 //! Finding one axis, or two neighbours, by name.
 
-use super::{At, Marker, Ours, Shape, for_each_rank};
+use super::{At, Marker, Shape, for_each_rank};
 use crate::axis::Axis;
+use crate::size::Ours;
 
 /// The shape has axis `A`, once. `I` says where; it is inferred.
 ///

@@ -28,12 +28,7 @@ use std::fmt::Debug;
 
 mod sealed {
     pub trait Sealed {}
-    /// Closes the relations that name an axis: for an axis of its own another crate could write an
-    /// impl with a marker of this one, but not this type.
-    #[derive(Debug)]
-    pub struct Ours;
 }
-pub(crate) use sealed::Ours;
 use sealed::Sealed;
 
 /// All axes of a tensor, as a type and as a value: `(Batch(b), Seq(s), Model(C::<384>))`.

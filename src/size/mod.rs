@@ -43,30 +43,33 @@ impl<const N: usize> Debug for C<N> {
 )]
 pub trait OneNumber {
     #[doc(hidden)]
-    const OURS: sealed::Ours;
+    const OURS: Ours;
 }
 
 #[diagnostic::do_not_recommend]
 impl<const N: usize> OneNumber for C<N> {
-    const OURS: sealed::Ours = sealed::Ours;
+    const OURS: Ours = Ours;
 }
 #[diagnostic::do_not_recommend]
 impl<Name> OneNumber for Dyn<'_, Name> {
-    const OURS: sealed::Ours = sealed::Ours;
+    const OURS: Ours = Ours;
 }
 #[diagnostic::do_not_recommend]
 impl<A: Size, B: Size> OneNumber for Sum<A, B> {
-    const OURS: sealed::Ours = sealed::Ours;
+    const OURS: Ours = Ours;
 }
 #[diagnostic::do_not_recommend]
 impl<A: Size, B: Size> OneNumber for Product<A, B> {
-    const OURS: sealed::Ours = sealed::Ours;
+    const OURS: Ours = Ours;
 }
 
 mod sealed {
+    /// Closes a trait that asks for a constant of this type: another crate cannot name it. A sealed marker
+    /// would not do for relations that name an axis: for one of its own it could write an impl.
     #[derive(Debug)]
     pub struct Ours;
 }
+pub(crate) use sealed::Ours;
 
 /// The number of entries along an axis, as a type: [`C<N>`](C) or [`Dyn`].
 ///

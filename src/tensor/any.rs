@@ -43,13 +43,7 @@ impl<E: Element> AnyTensor<E> {
     /// # Errors
     /// Where `data` has another number of elements, or `dims` more than six sizes.
     pub fn try_from_vec(dims: &[usize], data: Vec<E>) -> Result<Self> {
-        if dims.len() > MAX_RANK {
-            return Err(Error::shape(format!(
-                "{} axes, a tensor has at most {MAX_RANK}",
-                dims.len()
-            )));
-        }
-        let count = checked_count(dims).ok_or_else(|| Error::count_overflow(dims))?;
+        let count = count_of(dims)?;
         if data.len() != count {
             return Err(Error::shape(format!(
                 "shape {dims:?} needs {count} elements, found {}",
@@ -242,4 +236,13 @@ impl<E: Element> PartialEq for AnyTensor<E> {
     fn eq(&self, other: &Self) -> bool {
         self.dims() == other.dims() && self.packed().as_slice() == other.packed().as_slice()
     }
+}
+
+/// The number of elements of sizes from outside.
+pub(super) fn count_of(dims: &[usize]) -> Result<usize> {
+    if dims.len() > MAX_RANK {
+        let found = dims.len();
+        return Err(Error::shape(format!("{found} axes, a tensor has at most {MAX_RANK}")));
+    }
+    checked_count(dims).ok_or_else(|| Error::count_overflow(dims))
 }

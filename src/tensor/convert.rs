@@ -5,8 +5,6 @@ use super::{AnyTensor, Tensor};
 use crate::element::{Element, Float, bf16, f16};
 use crate::error::{Error, Result};
 use crate::kernel::elementwise::{map, map_in_place};
-#[cfg(feature = "files")]
-use crate::kernel::layout::Layout;
 use crate::kernel::layout::View;
 use crate::kernel::math;
 use crate::kernel::wide::{cast, map_wide, map_wide_in_place, zip_wide, zip_wide_in_place};
@@ -59,7 +57,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
         if F::IS_FLOAT {
             self.any().must_not_be_recorded("map");
         }
-        Tensor::typed(self.shape(), self.any().mapped(f))
+        self.with_data(map(self.any().view(), f))
     }
 
     /// Puts the value of `f` in the place of each element: [`map`](Self::map) without new memory, unless
@@ -80,7 +78,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     /// ```
     pub fn map_in_place(&mut self, f: impl Fn(E) -> E + Send + Sync) {
         self.any().must_not_be_recorded("map_in_place");
-        self.any_mut().map_in_place(f);
+        self.any_mut().update(|elements| map_in_place(elements, &f), |view| map(view, &f));
     }
 }
 
@@ -135,16 +133,6 @@ impl<S: Shape, E: Float> Tensor<S, E> {
 }
 
 impl<E: Element> AnyTensor<E> {
-    /// `f` of every element, of which nothing is recorded.
-    pub(crate) fn mapped<F: Element>(&self, f: impl Fn(E) -> F + Send + Sync) -> AnyTensor<F> {
-        AnyTensor::from_packed(self.dims(), map(self.view(), f))
-    }
-
-    /// As [`mapped`](Self::mapped), in place.
-    pub(crate) fn map_in_place(&mut self, f: impl Fn(E) -> E + Send + Sync) {
-        self.update(|elements| map_in_place(elements, &f), |view| map(view, &f));
-    }
-
     fn is_finite(&self) -> bool
     where
         E: Float,
@@ -162,7 +150,7 @@ impl<E: Element> AnyTensor<E> {
     where
         E: Float,
     {
-        let factor = E::from_f64(factor).wide();
+        let factor = E::Wide::from_f64(factor);
         self.map_wide_in_place(|x| x * factor);
     }
 
@@ -170,7 +158,7 @@ impl<E: Element> AnyTensor<E> {
     where
         E: Float,
     {
-        let [low, high] = [-limit, limit].map(|x| E::from_f64(x).wide());
+        let [low, high] = [-limit, limit].map(E::Wide::from_f64);
         self.map_wide_in_place(|x| math::clamped(x, low, high));
     }
 
@@ -288,12 +276,7 @@ impl FloatTensor {
     /// The last two axes exchanged. Needs two axes.
     #[cfg(feature = "files")]
     pub(crate) fn transposed(&self) -> Self {
-        self.viewed(Layout::transposed)
-    }
-
-    #[cfg(feature = "files")]
-    fn viewed(&self, view: impl Fn(&Layout) -> Layout) -> Self {
-        with_elements!(self, tensor => float tensor.viewed(view(tensor.layout())))
+        with_elements!(self, tensor => float tensor.viewed(tensor.layout().transposed()))
     }
 
     /// The sizes of the axes, in order.

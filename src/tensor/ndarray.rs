@@ -1,9 +1,10 @@
 //! To and from the arrays of the crate `ndarray`, without a copy where the layout allows it.
 
+use super::any::count_of;
 use super::{AnyTensor, Tensor};
 use crate::element::Element;
-use crate::error::{Error, Result};
-use crate::kernel::layout::{Dims, Layout, MAX_RANK, checked_count};
+use crate::error::Result;
+use crate::kernel::layout::{Dims, Layout};
 use crate::shape::Shape;
 use ndarray::{Array, ArrayViewD, Dimension, IxDyn, ShapeBuilder};
 
@@ -27,11 +28,7 @@ impl<E: Element> AnyTensor<E> {
     /// ```
     pub fn try_from_ndarray<D: Dimension>(array: Array<E, D>) -> Result<Self> {
         let dims = array.shape().to_vec();
-        if dims.len() > MAX_RANK {
-            let found = dims.len();
-            return Err(Error::shape(format!("{found} axes, a tensor has at most {MAX_RANK}")));
-        }
-        checked_count(&dims).ok_or_else(|| Error::count_overflow(&dims))?;
+        count_of(&dims)?;
         let strides: Option<Vec<usize>> =
             array.strides().iter().map(|&stride| usize::try_from(stride).ok()).collect();
         match strides.filter(|_| !array.is_empty()) {

@@ -91,7 +91,7 @@ impl<S, E> Tensor<S, E> {
         Self::drawn(shape, || mean + deviation * generator.normal())
     }
 
-    /// Elements drawn from \[low, high); for shapes whose sizes are all static.
+    /// Elements drawn from \[low, high) and rounded; for shapes whose sizes are all static.
     pub fn uniform(low: f64, high: f64, generator: &mut Generator) -> Self
     where
         S: Shape + FixedSizes,
@@ -100,7 +100,8 @@ impl<S, E> Tensor<S, E> {
         Self::uniform_in(S::fixed(), low, high, generator)
     }
 
-    /// Elements drawn from \[low, high), all equally likely.
+    /// Elements drawn from \[low, high), all equally likely, in f64, and rounded to `E`: one in 512 of
+    /// `bf16` between 0 and 1 is 1.
     ///
     /// # Panics
     /// As [`full_in`](Self::full_in).

@@ -4,6 +4,7 @@ use super::AnyTensor;
 use crate::element::Float;
 use crate::kernel::assign::{accumulate, take_each_once};
 use crate::kernel::layout::{Dims, Layout};
+use std::sync::Arc;
 
 impl<E: Float> AnyTensor<E> {
     /// This gradient of the view `to`, as that of the tensor in layout `from` it is a view of: 0 where
@@ -28,8 +29,10 @@ impl<E: Float> AnyTensor<E> {
     /// a tensor of all its sizes, where this lies as that does.
     pub(super) fn add_unviewed(&mut self, gradient: &Self, from: &Layout, to: &Layout) {
         let within = |layout: &Layout| Layout { offset: layout.offset - from.offset, ..*layout };
+        // What is shared is copied before it is written, in row-major order: only there do places stay.
+        let stays = self.layout().is_packed() || Arc::strong_count(self.storage()) == 1;
         let here = *self.layout() == within(from) && from.is_injective();
-        if !here || from.count() == to.count() || to.count() == 0 {
+        if !(here && stays) || from.count() == to.count() || to.count() == 0 {
             let whole = gradient.unviewed(from, to);
             return self.zip_in_place(whole.view(), |a, b| a + b);
         }

@@ -30,6 +30,7 @@ in_both! {
     sums_of_many_do_not_stall => sums;
     gradients_that_meet_do_not_stall => meeting;
     sums_within_operations_do_not_stall => lines;
+    gradients_of_what_was_stretched_are_rounded_once => stretched;
     equal_weights_of_4096_keys_give_their_mean => many_keys;
     gradients_of_4096_queries_and_keys_add_up => many_gradients;
     large_scores_give_weights => large_scores;
@@ -170,6 +171,17 @@ fn lines<E: Float>() {
     let gradients = train.backward(&y.mul(&up).sum_all());
     // (g − ŷ · mean(g · ŷ)) / √(1 + ε), with ŷ = ±1/2.
     near("its gradient", widened(&gradients.of(&x).to_vec())[0], (1.0 - 0.25) / 2.0);
+}
+
+fn stretched<E: Float>() {
+    // Of this number and 1, the sum has a digit more than the type.
+    let most = if is_f16::<E>() { 2048.0 } else { 256.0 };
+    let p = Parameter::<(Seq<C<1>>,), E>::zeros();
+    let x = Tensor::<(Batch<C<2>>, Seq<C<1>>, Model<C<2>>), E>::zeros();
+    let by = Tensor::from([[[most, 1.0]], [[-most, 0.0]]].map(|x| x.map(|x| x.map(E::from_f64))));
+    let mut train = Train::seeded(1);
+    let loss = x.add(&train.read(&p)).mul(&by).sum_all();
+    assert_eq!(widened(&train.backward(&loss).of(&p).to_vec()), [1.0]);
 }
 
 fn many_gradients<E: Float>() {

@@ -274,7 +274,6 @@ impl<B: Size, KV: Axis, Cap: Size, D: Size, V: Axis, E: Float> KvCache<B, KV, Ca
     }
 
     /// A layer's keys and values, as many as `keys` has, from the position `first` on.
-    #[allow(clippy::type_complexity, reason = "keys and values")]
     fn kept<K: Size>(
         &self,
         layer: usize,

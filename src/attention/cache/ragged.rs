@@ -108,7 +108,6 @@ where
     ///
     /// # Errors
     /// Where the layer has not been written in this step, or K is not [`keys`](Self::keys).
-    #[allow(clippy::type_complexity, reason = "keys, values and their mask")]
     pub fn view<K: Size>(
         &self,
         layer: usize,

@@ -120,7 +120,8 @@ impl<R, P> Rotary<R, P> {
     /// The rotation at positions of their own for each sample.
     ///
     /// # Errors
-    /// Where a position is negative: the first such position and its place.
+    /// Where a position is negative: the first such position and its place; where there are more angles
+    /// than the machine can count.
     ///
     /// # Examples
     /// ```

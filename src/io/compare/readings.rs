@@ -1,6 +1,7 @@
 //! Other readings of a tensor's numbers: what is wrong with attention code is often their order.
 
 use super::Tolerance;
+use crate::ops::index_of;
 use crate::tensor::FloatTensor;
 
 /// The furthest shift that is tried.
@@ -25,27 +26,17 @@ impl Values {
         Values { dims: tensor.dims().to_vec(), data: tensor.to::<f64>().to_vec() }
     }
 
-    /// The place of an element, a number an axis.
-    pub(super) fn index(&self, mut at: usize) -> Vec<usize> {
-        let mut index = vec![0; self.dims.len()];
-        for (i, &n) in index.iter_mut().zip(&self.dims).rev() {
-            (*i, at) = (at % n, at / n);
-        }
-        index
-    }
-
     /// With two axes exchanged.
     fn exchanged(&self, a: usize, b: usize) -> Values {
         let mut dims = self.dims.clone();
         dims.swap(a, b);
-        let to = Values { dims, data: Vec::new() };
         let data = (0..self.data.len()).map(|at| {
-            let mut index = to.index(at);
+            let mut index = index_of(at, &dims);
             index.swap(a, b);
             let from = index.iter().zip(&self.dims).fold(0, |from, (i, n)| from * n + i);
             self.data[from]
         });
-        Values { data: data.collect(), ..to }
+        Values { data: data.collect(), dims }
     }
 
     fn along(&self, axis: usize) -> Along {

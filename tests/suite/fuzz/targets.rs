@@ -20,6 +20,9 @@ pub fn safetensors(bytes: &[u8]) {
                 if let Err(error) = file.read(&key) {
                     one_line(&error.to_string());
                 }
+                if let Err(error) = file.read_integers(&key) {
+                    one_line(&error.to_string());
+                }
             }
         }
     }

@@ -4,7 +4,7 @@ use shapeproof::{
     Activation, Attention, Batch, C, Causal, Dropout, Embedding, FeatureMap, FeedForward,
     Generator, Gradients, HeadDim, Heads, Infer, Key, LayerNorm, Linear, LinearAttention, Mode,
     Model, Module, Optimizer, Parameter, Query, Seq, Sgd, Shape, Tensor, Train, Vocab, parameters,
-    try_cross_entropy,
+    try_check_gradients, try_cross_entropy,
 };
 
 /// All gradients of a small model with every kind of kernel, as bits.
@@ -146,6 +146,25 @@ fn a_tensor_that_changes_after_its_use_changes_no_gradient() {
     x.try_assign(Model, 0, &Tensor::scalar(7.0)).unwrap();
     assert_eq!(train.backward(&square).of(&p).to_vec(), [4.0, 6.0]);
     assert_eq!(train.backward(&x.sum_all()).of(&p).to_vec(), [0.0, 100.0]);
+}
+
+/// Of two views of a transposed tensor, one passes on a gradient that another tensor has too; what the other
+/// view adds must go to the tensor's own places all the same.
+#[test]
+fn views_of_what_lies_transposed_add_up_where_a_gradient_is_shared() {
+    let value = Tensor::<(Query<C<2>>, Key<C<3>>)>::from([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+    let p = Parameter::new(value.transpose(Query, Key));
+    let q = Parameter::<(Query<C<2>>, Key<C<3>>)>::zeros();
+    let mut train = Train::seeded(1);
+    let x = train.read(&p);
+    let part = x.try_slice(Key, 1, C::<2>).unwrap();
+    let sum = x.transpose(Key, Query).add(&train.read(&q));
+    let weights = Tensor::from([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+    let of_part = Tensor::from([[10.0, 20.0], [30.0, 40.0]]);
+    let loss = sum.mul(&weights).sum_all().add(&part.mul(&of_part).sum_all());
+    let gradients = train.backward(&loss);
+    assert_eq!(gradients.of(&p).to_vec(), [1.0, 4.0, 12.0, 25.0, 33.0, 46.0]);
+    assert_eq!(gradients.of(&q), weights);
 }
 
 #[test]
@@ -335,6 +354,18 @@ fn a_padding_row_learns_nothing_from_lookups() {
     let tokens = Tensor::<(Seq<C<4>>,), u32>::from([0, 1, 0, 2]);
     let loss = embedding.try_forward(&tokens, &mut train).unwrap().sum_all();
     assert_eq!(train.backward(&loss).of(&embedding.weight).to_vec(), [2.0, 0.0, 1.0]);
+}
+
+#[test]
+fn a_gradient_that_is_exact_is_right_within_no_tolerance_at_all() {
+    struct Point {
+        at: Parameter<(Model<C<2>>,), f64>,
+    }
+    impl Module for Point {
+        parameters!(at);
+    }
+    let mut point = Point { at: Parameter::zeros() };
+    try_check_gradients(&mut point, 0.0, |point, train| train.read(&point.at).sum_all()).unwrap();
 }
 
 #[test]

@@ -40,7 +40,18 @@ fn bfloat16_is_read() {
 }
 
 #[test]
-fn what_no_tensor_can_hold_is_refused_by_key_and_listed_all_the_same() {
+fn integers_and_booleans_are_read() {
+    let mut file = TensorFile::open(path("dtypes.safetensors")).unwrap();
+    let mut read = |key: &str| {
+        let value = file.read_integers(key).unwrap();
+        (value.dims().to_vec(), value.to_vec())
+    };
+    assert_eq!(read("i64"), (vec![2, 3], vec![0, 1, 2, 3, 4, 5]));
+    assert_eq!(read("bool"), (vec![2, 3], vec![0, 0, 0, 1, 1, 1]));
+}
+
+#[test]
+fn what_no_tensor_of_floats_can_hold_is_refused_by_key_and_listed_all_the_same() {
     let path = path("dtypes.safetensors");
     let mut file = TensorFile::open(&path).unwrap();
     assert_eq!(file.keys().count(), 10);

@@ -24,6 +24,31 @@ fn integers_and_booleans_are_no_weights() {
 }
 
 #[test]
+fn integers_of_every_width_are_read() {
+    let most = u32::MAX.to_le_bytes();
+    for (dtype, data, expected) in [
+        ("I64", [i64::MIN, 7].map(i64::to_le_bytes).concat(), [i64::MIN, 7]),
+        ("I32", [i32::MIN, 7].map(i32::to_le_bytes).concat(), [i32::MIN.into(), 7]),
+        ("I16", [i16::MIN, 7].map(i16::to_le_bytes).concat(), [i16::MIN.into(), 7]),
+        ("I8", vec![128, 7], [-128, 7]),
+        ("U32", [most, most].concat(), [u32::MAX.into(); 2]),
+        ("U16", vec![255, 255, 7, 0], [65535, 7]),
+        ("U8", vec![255, 7], [255, 7]),
+    ] {
+        let folder = Folder::new();
+        let path = folder.write("ids.safetensors", one("ids", dtype, &[1, 2], &data));
+        let ids = TensorFile::open(path).unwrap().read_integers("ids").unwrap();
+        assert_eq!((ids.dims(), ids.to_vec()), (&[1, 2][..], expected.to_vec()), "{dtype}");
+    }
+    for (dtype, size) in [("U64", 8), ("F32", 4), ("F8_E4M3", 1)] {
+        let folder = Folder::new();
+        let path = folder.write("ids.safetensors", one("ids", dtype, &[2], &vec![0; 2 * size]));
+        let error = TensorFile::open(path).unwrap().read_integers("ids").unwrap_err();
+        assert_says(&error.to_string(), &["expected I64, I32,", &format!("found {dtype}")]);
+    }
+}
+
+#[test]
 fn numbers_that_are_not_finite_are_refused() {
     for (bad, text) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
         let message =

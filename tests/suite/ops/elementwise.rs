@@ -157,7 +157,11 @@ fn closeness_is_absolute_plus_relative_and_names_the_first_that_is_off() {
     assert!(!infinite.all_close(&infinite.neg(), 1.0, 1.0));
     let nan = Tensor::<(Model<C<1>>,)>::from([f32::NAN]);
     assert!(!nan.all_close(&nan, 1.0, 1.0));
-    assert!(nan.try_close(&Tensor::zeros(), 1.0, 1.0).is_err());
+    let error = nan.try_close(&Tensor::zeros(), 1.0, 1.0).unwrap_err();
+    assert!(error.to_string().ends_with("expected 0, found NaN; largest difference NaN"));
+    let beside = Tensor::from([f32::INFINITY, 1.0]);
+    let error = infinite.try_close(&beside, 0.0, 0.0).unwrap_err();
+    assert!(error.to_string().ends_with("found -inf; largest difference inf"));
     assert!(!Tensor::<(Model<C<1>>,)>::zeros().all_close(&nan, 1.0, 1.0));
 }
 

@@ -5,6 +5,8 @@ use shapeproof::{
     Adam, AdamW, C, Float, Gradients, Hidden, Mode, Model, Module, Optimizer, Parameter, Sgd,
     Tensor, Train, UpdateRule, parameters,
 };
+use std::sync::mpsc;
+use std::time::Duration;
 
 #[test]
 fn groups_have_their_own_settings_by_name() {
@@ -99,6 +101,35 @@ fn a_shared_parameter_is_updated_once() {
     optimizer.step(&mut tied, &gradients, 1.0).unwrap();
     assert_eq!(tied.first.value().to_vec(), [-9.0, -8.0]);
     assert_eq!(parameters(&tied).len(), 1);
+}
+
+/// A thread that waits for its part of an update may be given what reads the parameter's other place.
+#[test]
+fn a_step_ends_though_the_pool_reads_a_second_place_of_the_parameter_meanwhile() {
+    struct Large {
+        at: Parameter<(Model<C<65536>>,)>,
+    }
+    impl Module for Large {
+        shapeproof::parameters!(at);
+    }
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut large = Large { at: Parameter::zeros() };
+        let second = large.at.tied();
+        let mut train = Train::seeded(1);
+        let loss = train.read(&large.at).sum_all();
+        let gradients = train.backward(&loss);
+        drop(loss);
+        let mut optimizer = Optimizer::try_new(Sgd::default()).unwrap();
+        for _ in 0..300 {
+            let step = || optimizer.step(&mut large, &gradients, 0.5).unwrap();
+            let reads = || (0..50).all(|_| second.value().try_at(&[65535]).unwrap() <= 0.0);
+            assert!(rayon::join(step, reads).1);
+        }
+        assert_eq!(second.value(), Tensor::full(-150.0));
+        done.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(120)).expect("no thread waits for itself");
 }
 
 #[test]
