@@ -53,6 +53,17 @@ fn without_arguments_a_run_has_600_steps() {
 }
 
 #[test]
+fn a_run_that_was_stopped_says_which_arguments_go_on_with_it() {
+    let of = |dtype| Request { steps: 7, seed: 5, out: "a/b".into(), dtype, resume: false };
+    for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16] {
+        let arguments = cli::resuming(&of(dtype));
+        let resumed = parse(&arguments.split(' ').collect::<Vec<_>>());
+        // The seed of a run is in its file.
+        assert_eq!(resumed, Ok(Command::Train(Request { seed: 1, resume: true, ..of(dtype) })));
+    }
+}
+
+#[test]
 fn bad_arguments_are_named() {
     for (args, message) in [
         (&["--steps"][..], "--steps needs a value"),
