@@ -2,7 +2,7 @@
 
 mod attention;
 mod differences;
-pub(crate) mod graph;
+mod graph;
 mod layers;
 mod losses;
 pub(crate) mod torch;
