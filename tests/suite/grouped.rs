@@ -2,13 +2,14 @@
 
 use shapeproof::{
     Adjacent, Attention, AttentionBias, Axis, Batch, Bias, BiasKind, C, Causal, Checkpoint, Float,
-    Generator, GroupedAttention, Heads, Infer, KvHeads, KvOf, Linear, Mask, Model,
+    Generator, GroupedAttention, Heads, Infer, KvHeads, KvOf, Linear, Mask, Model, Module,
     MultiHeadAttention, NoBias, NoKeyBias, NoMask, QkvBias, Rotary, RotaryTable, RotaryWidth, Seq,
-    Size, Static, Tensor, WeightLayout, dyn_size, parameters, parameters_mut,
+    Size, Static, Tensor, WeightLayout, dyn_size,
 };
 
 use crate::fixtures::assert_close;
 use crate::masks::{Over, Part, Sizes, narrowed, widened};
+use crate::modules::{names, set_each};
 use crate::oracle;
 use crate::random::Random;
 
@@ -16,13 +17,8 @@ type Activations<const B: usize, const S: usize, const M: usize, E> =
     Tensor<(Batch<C<B>>, Seq<C<S>>, Model<C<M>>), E>;
 
 /// Gives every parameter numbers that f32 holds exactly.
-fn fill(layer: &mut dyn shapeproof::Module, random: &mut Random) {
-    for (_, parameter) in parameters_mut(layer) {
-        let dims = parameter.dims();
-        let values = random.values(dims.iter().product());
-        let tensor = shapeproof::AnyTensor::try_from_vec(&dims, values).unwrap();
-        parameter.try_set(shapeproof::FloatTensor::new(tensor)).unwrap();
-    }
+fn fill(layer: &mut impl Module, random: &mut Random) {
+    set_each(layer, |_| random.value());
 }
 
 #[test]
@@ -274,7 +270,7 @@ fn parameters_have_the_names_of_checkpoints_and_files_the_weights_out_by_in() {
     type Layer = GroupedAttention<C<7>, C<6>, C<5>, KvHeads<C<3>>, NoBias>;
     let mut layer = Layer::zeros().with_norms(1e-6);
     fill(&mut layer, &mut Random::new(5));
-    let names: Vec<_> = parameters(&layer).into_iter().map(|(name, _)| name).collect();
+    let names = names(&layer);
     let projections = ["q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"];
     assert_eq!(names[..4], projections);
     assert_eq!(names[4..], ["q_norm.weight", "k_norm.weight"]);

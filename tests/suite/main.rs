@@ -24,6 +24,7 @@ mod linear_attention;
 mod map_atoms;
 mod masks;
 mod minilm;
+mod modules;
 mod onnx;
 mod onnx_attention;
 mod ops;

@@ -1,6 +1,7 @@
 //! What a step does besides its rule: groups, freezing, sharing, in place, the same bits anywhere.
 
-use super::{Pair, Small, bits, given};
+use super::{Pair, Small, given};
+use crate::modules::bits;
 use crate::properties::threads::the_same_in_pools;
 use shapeproof::{
     Adam, AdamW, C, Float, Gradients, Hidden, Mode, Model, Module, Optimizer, Parameter, Sgd,

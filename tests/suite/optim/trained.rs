@@ -1,8 +1,8 @@
 //! A small causal model with attention, a learned bias of its scores and dropout, trained: the same bits for
 //! every number of threads, and where it is interrupted.
 
-use super::bits;
 use crate::io::Folder;
+use crate::modules::bits;
 use crate::properties::threads::the_same_in_pools;
 use shapeproof::{
     Activation, AdamW, Batch, C, Causal, DistanceBuckets, Dropout, Embedding, Encoder,
