@@ -10,7 +10,7 @@ use shapeproof::{
 use crate::fixtures::assert_close;
 use crate::masks::{Over, Part, Sizes, narrowed, widened};
 use crate::modules::{names, set_each};
-use crate::oracle;
+use crate::oracle::{self, Rotation};
 use crate::random::Random;
 
 type Activations<const B: usize, const S: usize, const M: usize, E> =
@@ -85,25 +85,18 @@ impl Twin {
         let [inputs, outputs] = *linear.weight.value().dims() else { panic!("two axes") };
         let weight = widened(&linear.weight.value().to_vec());
         let bias = B::get(&linear.bias).map(|bias| widened(&bias.value().to_vec()));
-        let mut y = Vec::new();
-        for row in 0..self.batch * self.length {
-            for o in 0..outputs {
-                let products = (0..inputs).map(|i| x[row * inputs + i] * weight[i * outputs + o]);
-                y.push(products.sum::<f64>() + bias.as_ref().map_or(0.0, |bias| bias[o]));
-            }
-        }
-        y
+        let out_by_in = oracle::exchanged(&weight, [inputs, outputs, 1]);
+        oracle::linear(x, &out_by_in, bias.as_deref(), inputs)
     }
 
-    /// (batch, length, heads · dim) as (batch, heads, length, dim).
-    fn by_head(&self, rows: &[f64], heads: usize) -> Vec<f64> {
-        let (length, dim) = (self.length, self.dim);
-        let at = |i: usize| {
-            let (b, h, s, d) =
-                (i / (heads * length * dim), i / (length * dim) % heads, i / dim % length, i % dim);
-            rows[((b * length + s) * heads + h) * dim + d]
-        };
-        (0..rows.len()).map(at).collect()
+    /// The heads of what is projected.
+    fn by_head<I: Axis, O: Axis, B: BiasKind, E: Float>(
+        &self,
+        linear: &Linear<I, O, B, E>,
+        x: &[f64],
+        heads: usize,
+    ) -> Vec<f64> {
+        oracle::exchanged(&self.projected(linear, x), [self.length, heads, self.dim])
     }
 
     fn normed(&self, x: Vec<f64>, weight: Option<Vec<f64>>) -> Vec<f64> {
@@ -117,25 +110,10 @@ impl Twin {
         out
     }
 
-    fn turned(&self, x: Vec<f64>) -> Vec<f64> {
+    fn turned(&self, x: Vec<f64>, heads: usize) -> Vec<f64> {
         let Some(offset) = self.positions else { return x };
-        let (dim, half) = (self.dim, self.dim / 2);
-        let turn = |i: usize| {
-            let (place, feature) = (i / dim % self.length, i % dim);
-            if feature >= 2 * half {
-                return x[i];
-            }
-            let pair = feature % half;
-            let angle =
-                (offset + place) as f64 * 100f64.powf(-2.0 * pair as f64 / (2 * half) as f64);
-            let row = i - feature;
-            if feature < half {
-                x[i] * angle.cos() - x[row + pair + half] * angle.sin()
-            } else {
-                x[i] * angle.cos() + x[row + pair] * angle.sin()
-            }
-        };
-        (0..x.len()).map(turn).collect()
+        let rotation = Rotation { width: self.dim / 2 * 2, adjacent: false, base: 100.0 };
+        rotation.of(&x, [heads, self.length, self.dim], |_, place| offset + place)
     }
 
     /// The output and the weights: each query head with the key/value head h / (H/G).
@@ -149,24 +127,13 @@ impl Twin {
         let norm = |norm: &Option<shapeproof::RmsNorm<_, E>>| {
             norm.as_ref().map(|norm| widened(&norm.weight.value().to_vec()))
         };
-        let q = self.by_head(&self.projected(&layer.q, x), heads);
-        let q = self.turned(self.normed(q, norm(&layer.q_norm)));
-        let k = self.by_head(&self.projected(&layer.k, x), kv_heads);
-        let k = self.turned(self.normed(k, norm(&layer.k_norm)));
-        let v = self.by_head(&self.projected(&layer.v, x), kv_heads);
+        let q = self.by_head(&layer.q, x, heads);
+        let q = self.turned(self.normed(q, norm(&layer.q_norm)), heads);
+        let k = self.by_head(&layer.k, x, kv_heads);
+        let k = self.turned(self.normed(k, norm(&layer.k_norm)), kv_heads);
+        let v = self.by_head(&layer.v, x, kv_heads);
         let (y, weights) = oracle::attention(self.sizes(), [&q, &k, &v], None, parts);
-        let (length, dim) = (self.length, self.dim);
-        let merged: Vec<f64> = (0..y.len())
-            .map(|i| {
-                let (b, s, h, d) = (
-                    i / (length * heads * dim),
-                    i / (heads * dim) % length,
-                    i / dim % heads,
-                    i % dim,
-                );
-                y[((b * heads + h) * length + s) * dim + d]
-            })
-            .collect();
+        let merged = oracle::exchanged(&y, [heads, self.length, self.dim]);
         (self.projected(&layer.out, &merged), weights)
     }
 

@@ -12,7 +12,7 @@ use shapeproof::{
 use crate::fixtures::{Case, Family, Report, Run, assert_close, close};
 use crate::masks::{narrowed, widened};
 use crate::onnx;
-use crate::oracle;
+use crate::oracle::{self, Rotation};
 use crate::random::Random;
 use crate::torch_mha::tolerance;
 
@@ -253,31 +253,6 @@ fn products_depend_on_distances_alone_and_norms_stay() {
     check::<SplitHalf, f32>(15.1295, 1e-5);
 }
 
-/// Each feature by its definition.
-fn by_loops(
-    x: &[f64],
-    [heads, length, dim]: [usize; 3],
-    width: usize,
-    adjacent: bool,
-    position: impl Fn(usize, usize) -> usize,
-) -> Vec<f64> {
-    let turned = |i: usize| {
-        let (sample, place, feature) = (i / (heads * length * dim), i / dim % length, i % dim);
-        if feature >= width {
-            return x[i];
-        }
-        let (pair, second, partner) = if adjacent {
-            (feature / 2, feature % 2 == 1, feature ^ 1)
-        } else {
-            (feature % (width / 2), feature >= width / 2, (feature + width / 2) % width)
-        };
-        let angle = position(sample, place) as f64 * 100f64.powf(-2.0 * pair as f64 / width as f64);
-        let other = x[i - feature + partner] * if second { 1.0 } else { -1.0 };
-        x[i] * angle.cos() + other * angle.sin()
-    };
-    (0..x.len()).map(turned).collect()
-}
-
 #[test]
 fn rotations_equal_plain_loops_for_any_sizes() {
     let mut random = Random::new(70);
@@ -325,11 +300,12 @@ fn any_size<D: Static + RotatedBy<R>, R: RotaryWidth, P: Pairing, E: Float>(
 
     let positions = Tensor::try_from_vec((Batch(b), Key(l)), places.to_vec()).unwrap();
     let own = rotary.try_at_positions(&positions).unwrap().rotate(&x);
-    let want = by_loops(values, sizes, R::N, adjacent, |b, i| places[b * length + i]);
+    let by_loops = Rotation { width: R::N, adjacent, base: 100.0 };
+    let want = by_loops.of(values, sizes, |b, i| places[b * length + i]);
     assert_close("positions", &widened(&own.to_vec()), &want, rtol, atol);
 
     let shared = rotary.try_at(40, Seq(l)).unwrap().rotate(&x);
-    let want = by_loops(values, sizes, R::N, adjacent, |_, i| 40 + i);
+    let want = by_loops.of(values, sizes, |_, i| 40 + i);
     assert_close("offset", &widened(&shared.to_vec()), &want, rtol, atol);
 }
 

@@ -6,6 +6,7 @@ use shapeproof::{
 };
 
 use crate::masks::{Part, Sizes, attend, bits, narrowed};
+use crate::oracle::exchanged;
 use crate::random::Random;
 
 // G01
@@ -104,16 +105,10 @@ fn attention_reads_split_heads_where_they_lie() {
     let mut random = Random::new(23);
     let [q, k, v] = random.inputs(sizes);
     // The same numbers in the order (batch, length, heads, dim), as a projection leaves them.
-    let interleave = |x: &[f64]| -> Vec<f32> {
-        let at = |b: usize, s: usize, h: usize, d: usize| x[((b * 3 + h) * 4 + s) * 2 + d];
-        let index = |i: usize| at(i / 24, i / 6 % 4, i / 2 % 3, i % 2);
-        narrowed(&(0..x.len()).map(index).collect::<Vec<_>>())
-    };
     type Rows = (Batch<C<2>>, Seq<C<4>>, Model<C<6>>);
     let split = |x: &[f64]| {
-        Tensor::<Rows>::try_from_vec(Default::default(), interleave(x))
-            .unwrap()
-            .split_heads::<C<3>>()
+        let rows = narrowed(&exchanged(x, [3, 4, 2]));
+        Tensor::<Rows>::try_from_vec(Default::default(), rows).unwrap().split_heads::<C<3>>()
     };
     let (query, key, value) = (split(&q), split(&k), split(&v));
     let (query, value) = (query.rename(Seq, Query), value.rename(Seq, Key));

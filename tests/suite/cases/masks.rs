@@ -6,24 +6,8 @@ use shapeproof::{
     scaled_dot_product_attention,
 };
 
-use super::{attention_equals_plain_loops, same_bits};
+use super::{ByHead, K, Q, attention_equals_plain_loops, means, same_bits};
 use crate::masks::{Over, Part, Sizes, attend};
-
-type Q<const N: usize> = Query<C<N>>;
-type K<const N: usize> = Key<C<N>>;
-type One = HeadDim<C<1>>;
-type ByHead<const B: usize, const H: usize, S> = Tensor<(Batch<C<B>>, Heads<C<H>>, S, One)>;
-type Scores<const L: usize, const S: usize> = (Batch<C<1>>, Heads<C<1>>, Q<L>, K<S>);
-
-/// Queries of 0 weigh all visible keys alike: the output is their values' mean.
-fn means<const L: usize, const S: usize>(
-    values: [f32; S],
-    mask: impl MaskFor<Scores<L, S>>,
-) -> Vec<f32> {
-    let (q, k) = (ByHead::<1, 1, Q<L>>::zeros(), ByHead::<1, 1, K<S>>::ones());
-    let v = ByHead::<1, 1, K<S>>::try_from_vec(k.shape(), values.to_vec()).unwrap();
-    scaled_dot_product_attention(&q, &k, &v, mask).to_vec()
-}
 
 fn keys<const S: usize>(flags: [bool; S]) -> Tensor<(K<S>,), bool> {
     Tensor::from(flags)

@@ -45,7 +45,7 @@ fn dispatch_takes_one_number_too_and_the_first_tuple_that_fits() {
     );
 }
 
-/// Cross attention by plain loops: the weights over (out, in), as xavier drew them.
+/// Cross attention by plain loops, with the weights as xavier drew them.
 fn by_loops<M, H, KM, VM>(
     layer: &MultiHeadAttention<M, H, KM, VM, Bias, f64>,
     [x, key, value]: [&[f64]; 3],
@@ -57,30 +57,21 @@ where
     KM: Static,
     VM: Static,
 {
-    fn turned<I: Static, O: Static>(linear: &Linear<Model<I>, Model<O>, Bias, f64>) -> Vec<f64> {
-        let weight = linear.weight.value().to_vec();
-        (0..I::N * O::N).map(|at| weight[at % I::N * O::N + at / I::N]).collect()
+    fn projected<I: Static, O: Static>(
+        linear: &Linear<Model<I>, Model<O>, Bias, f64>,
+        x: &[f64],
+    ) -> Vec<f64> {
+        let out_by_in = oracle::exchanged(&linear.weight.value().to_vec(), [I::N, O::N, 1]);
+        oracle::linear(x, &out_by_in, None, I::N)
     }
     let dim = M::N / H::N;
-    let by_head = |rows: &[f64], length: usize| -> Vec<f64> {
-        let at = |i: usize| {
-            let (b, h, s, d) =
-                (i / (M::N * length), i / (dim * length) % H::N, i / dim % length, i % dim);
-            rows[(b * length + s) * M::N + h * dim + d]
-        };
-        (0..batch * length * M::N).map(at).collect()
-    };
-    let q = by_head(&oracle::linear(x, &turned(&layer.q), None, M::N), queries);
-    let k = by_head(&oracle::linear(key, &turned(&layer.k), None, KM::N), keys);
-    let v = by_head(&oracle::linear(value, &turned(&layer.v), None, VM::N), keys);
+    let by_head = |rows: Vec<f64>, length| oracle::exchanged(&rows, [length, H::N, dim]);
+    let q = by_head(projected(&layer.q, x), queries);
+    let k = by_head(projected(&layer.k, key), keys);
+    let v = by_head(projected(&layer.v, value), keys);
     let sizes = Sizes::new(batch, H::N, queries, keys, dim);
     let (y, _) = oracle::attention(sizes, [&q, &k, &v], None, &[]);
-    let merged = |i: usize| {
-        let (b, s, h, d) = (i / (M::N * queries), i / M::N % queries, i / dim % H::N, i % dim);
-        y[((b * H::N + h) * queries + s) * dim + d]
-    };
-    let rows: Vec<f64> = (0..y.len()).map(merged).collect();
-    oracle::linear(&rows, &turned(&layer.out), None, M::N)
+    projected(&layer.out, &oracle::exchanged(&y, [H::N, queries, dim]))
 }
 
 // G25

@@ -6,23 +6,10 @@ use shapeproof::{
     scaled_dot_product_attention, strided,
 };
 
-use super::{attention_equals_plain_loops, same_bits};
+use super::{ByHead, K, Q, attention_equals_plain_loops, means, same_bits};
 use crate::masks::Part;
 
-type Q<const N: usize> = Query<C<N>>;
-type K<const N: usize> = Key<C<N>>;
-type Of<S> = Tensor<(Batch<C<1>>, Heads<C<1>>, S, HeadDim<C<1>>)>;
-type Scores<const L: usize, const S: usize> = (Batch<C<1>>, Heads<C<1>>, Q<L>, K<S>);
-
-/// Queries of 0 weigh all visible keys alike: the output is their values' mean.
-fn means<const L: usize, const S: usize>(
-    values: [f32; S],
-    mask: impl MaskFor<Scores<L, S>>,
-) -> Vec<f32> {
-    let (q, k) = (Of::<Q<L>>::zeros(), Of::<K<S>>::ones());
-    let v = Of::<K<S>>::try_from_vec(k.shape(), values.to_vec()).unwrap();
-    scaled_dot_product_attention(&q, &k, &v, mask).to_vec()
-}
+type Of<S> = ByHead<1, 1, S>;
 
 fn near(got: &[f32], want: &[f32]) {
     assert!(got.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-5), "{got:?} {want:?}");

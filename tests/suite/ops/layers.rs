@@ -3,7 +3,7 @@
 use crate::modules::names;
 use shapeproof::{
     Activation, AnyParameter, Batch, Bias, C, Dropout, Encoder, EncoderConfig, EncoderLayer,
-    FeedForward, FloatTensor, Generator, Hidden, Infer, LayerNorm, Linear, Mode, Model, Module,
+    FeedForward, FloatTensor, Generator, Hidden, Infer, Linear, Mode, Model, Module,
     MultiHeadAttention, NoBias, NoKeyBias, NoMask, Parameter, QkvBias, Seq, Tensor, Train, Vocab,
     count_parameters, parameters, parameters_mut,
 };
