@@ -1,5 +1,6 @@
 //! Faults that people met in other libraries, each by its smallest input and by its
-//! kind: the neighbouring inputs where such a fault hides or shows.
+//! kind: the neighbouring inputs where such a fault hides or shows. Above a test stands the report on GitHub
+//! that it comes from, here as in other files.
 
 mod heads;
 mod masks;

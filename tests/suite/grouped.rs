@@ -46,7 +46,7 @@ fn as_many_key_value_heads_of_the_usual_width_are_multi_head_attention() {
     assert!(grouped.forward(&x, Causal, &mut Infer).all_close(&whole_y, 1e-5, 1e-5));
 }
 
-// G11
+// onnx/onnx#7274
 #[test]
 fn neighbouring_heads_share_a_key_value_head() {
     let mut layer = GroupedAttention::<C<1>, C<4>, C<1>, KvHeads<C<2>>, NoBias>::zeros();

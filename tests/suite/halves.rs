@@ -239,7 +239,7 @@ fn gradients_of_large_scores<E: Float>() {
     assert_eq!(widened(&gradients.of(&q).to_vec()), [0.0]);
 }
 
-// G05
+// google/flax#982
 fn masks<E: Float>() {
     let shape = (Batch(C::<1>), Heads(C::<1>), Query(C::<1>), HeadDim(C::<1>));
     let q = Parameter::new(Tensor::try_from_vec(shape, narrowed::<E>(&[1.0])).unwrap());

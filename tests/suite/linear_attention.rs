@@ -418,7 +418,7 @@ fn widths_of_nothing_leave_zeros_or_means() {
     assert!(means.iter().any(|x| *x != 0.0));
 }
 
-// G15
+// fla-org/flash-linear-attention#594
 #[test]
 fn running_sums_run_over_time_and_not_over_heads() {
     type By<S> = Tensor<(Batch<C<1>>, Heads<C<2>>, S, HeadDim<C<1>>)>;

@@ -95,7 +95,7 @@ where
     Ok(())
 }
 
-// G07: the same rows step by step as all at once.
+// fla-org/flash-linear-attention#766: the same rows step by step as all at once.
 #[test]
 fn queries_that_come_in_chunks_attend_as_all_at_once() {
     let family = positions("cached_decode");
@@ -211,7 +211,7 @@ fn at<P: Pairing, E: Float>(x: [f64; 4], position: usize) -> Vec<f64> {
     widened(&rotary.try_at(position, Seq(C::<1>)).unwrap().rotate(&x).to_vec())
 }
 
-// G13
+// tenstorrent/tt-metal#26844
 #[test]
 fn each_pairing_turns_its_own_features() {
     let [cos, sin] = [1f64.cos(), 1f64.sin()];
@@ -231,7 +231,7 @@ fn each_pairing_turns_its_own_features() {
     );
 }
 
-// G13
+// tenstorrent/tt-metal#26844
 #[test]
 fn products_depend_on_distances_alone_and_norms_stay() {
     fn check<P: Pairing, E: Float>(expected: f64, tolerance: f64) {

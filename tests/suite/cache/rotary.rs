@@ -70,7 +70,7 @@ fn rotary_decoding_in_chunks_equals_the_reference() {
     }
 }
 
-// G07
+// fla-org/flash-linear-attention#766
 #[test]
 fn every_layer_is_at_the_same_position() {
     type Keys<T> = Tensor<(Batch<C<1>>, Heads<C<1>>, Key<T>, HeadDim<C<2>>)>;

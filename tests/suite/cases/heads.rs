@@ -9,7 +9,7 @@ use crate::masks::{Part, Sizes, attend, bits, narrowed};
 use crate::oracle::exchanged;
 use crate::random::Random;
 
-// G01
+// reczoo/FuxiCTR#30
 #[test]
 fn a_head_has_its_features_of_every_position() {
     let x =
@@ -20,7 +20,7 @@ fn a_head_has_its_features_of_every_position() {
     assert_eq!(heads.merge_heads(), x);
 }
 
-// G01, its kind
+// reczoo/FuxiCTR#30, its kind
 #[test]
 fn splitting_moves_no_feature_to_another_position_for_any_sizes() {
     fn check<M: DivisibleBy<H>, H: Static>(batch: usize, length: usize) {
@@ -50,7 +50,7 @@ fn splitting_moves_no_feature_to_another_position_for_any_sizes() {
     }
 }
 
-// G23
+// rust-ndarray/ndarray#643
 #[test]
 fn flattening_reads_a_transposed_tensor_in_its_own_order() {
     let x = Tensor::<(Query<C<2>>, Key<C<3>>), i32>::from([[0, 1, 2], [3, 4, 5]]);
@@ -65,7 +65,7 @@ fn flattening_reads_a_transposed_tensor_in_its_own_order() {
     assert_eq!(turned.to_vec(), [0, 3, 1, 4, 2, 5]);
 }
 
-// G23, its kind
+// rust-ndarray/ndarray#643, its kind
 #[test]
 fn every_order_of_the_axes_is_read_in_its_own_order() {
     type Three = (Batch<C<2>>, Seq<C<3>>, Model<C<4>>);
@@ -98,7 +98,7 @@ fn every_order_of_the_axes_is_read_in_its_own_order() {
     }
 }
 
-// G23: attention to strided views equals attention to packed copies, bit for bit
+// rust-ndarray/ndarray#643: attention to strided views equals attention to packed copies, bit for bit
 #[test]
 fn attention_reads_split_heads_where_they_lie() {
     let sizes = Sizes::new(2, 3, 4, 4, 2);

@@ -11,7 +11,7 @@ use crate::masks::{Sizes, narrowed, widened};
 use crate::oracle;
 use crate::random::Random;
 
-// G10
+// chelsea0x3b/dfdx#540
 #[test]
 fn numbers_of_a_configuration_that_fit_nothing_are_an_error_with_all_of_them() {
     fn build<M: DivisibleBy<H>, H: Static>() -> (usize, usize, usize) {
@@ -74,7 +74,7 @@ where
     projected(&layer.out, &oracle::exchanged(&y, [H::N, queries, dim]))
 }
 
-// G25
+// pytorch/pytorch#27623
 #[test]
 fn keys_and_values_may_have_widths_of_their_own() {
     let mut generator = Generator::seeded(25);
@@ -86,7 +86,7 @@ fn keys_and_values_may_have_widths_of_their_own() {
     assert_eq!(y.dims(), [1, 2, 4]);
 }
 
-// G25, its kind
+// pytorch/pytorch#27623, its kind
 #[test]
 fn cross_attention_equals_plain_loops_for_any_widths() {
     fn check<M: DivisibleBy<H>, H: Static, KM: Static, VM: Static>(lengths: [usize; 3]) {
@@ -118,7 +118,7 @@ fn cross_attention_equals_plain_loops_for_any_widths() {
     }
 }
 
-// G27
+// chelsea0x3b/dfdx#308
 #[test]
 fn one_compiled_model_runs_batches_and_lengths_of_any_size() {
     let mut generator = Generator::seeded(27);
@@ -150,7 +150,7 @@ fn a_static_and_a_run_time_size_give_the_same_bits() {
     assert!(read.try_with_sizes((Batch(batch), Seq(C::<6>), Model(C::<6>))).is_err());
 }
 
-// G28: what the mistaken program was meant to be builds on stable and runs
+// chelsea0x3b/dfdx#539: what the mistaken program was meant to be builds on stable and runs
 #[test]
 fn attention_and_feed_forward_of_one_width_fit_together() {
     let mut generator = Generator::seeded(29);
@@ -171,7 +171,7 @@ fn attend<M: DivisibleBy<H>, H: Static, S: Size>(
     Attention::new().apply(&q, &k, &k, mask).merge_heads().rename(Query, Seq)
 }
 
-// G30
+// dimforge/nalgebra#1533
 #[test]
 fn a_generic_function_over_width_and_heads_runs_for_static_and_run_time_lengths() {
     fn check<M: DivisibleBy<H>, H: Static>() {

@@ -16,7 +16,7 @@ fn near(got: &[f32], want: &[f32]) {
     assert_eq!(got.len(), want.len());
 }
 
-// G14
+// huggingface/pytorch-image-models#2236
 #[test]
 fn each_row_of_a_sparse_mask_sums_to_one() {
     let blocks = BlockMask::from_fn::<C<1>>(Query(C::<1>), Key(C::<4>), |_, key| key < 2);
@@ -129,7 +129,7 @@ fn segments_that_do_not_fit_are_refused() {
     assert!(Segments::try_of(query, key, &[usize::MAX, 2]).is_err());
 }
 
-// G12
+// lucidrains/x-transformers#103
 #[test]
 fn biases_by_distance_are_right_with_cached_keys_and_clipped_at_their_ends() {
     let farther = |reach: isize| {
@@ -144,7 +144,7 @@ fn biases_by_distance_are_right_with_cached_keys_and_clipped_at_their_ends() {
     near(&means::<1, 3>([7.0, 14.0, 27.0], nothing), &[16.0]);
 }
 
-// G12, with learned keys
+// lucidrains/x-transformers#103, with learned keys
 #[test]
 fn relative_keys_are_right_with_cached_keys_and_clipped_at_their_ends() {
     let k = Of::<K<3>>::zeros();

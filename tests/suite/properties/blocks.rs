@@ -154,7 +154,7 @@ fn blocks_do_not_depend_on_threads() {
     check::<f64>();
 }
 
-// G08: a padding mask does not take causality away.
+// huggingface/candle#3567: a padding mask does not take causality away.
 #[test]
 fn a_decoder_is_causal_whatever_its_mask() {
     let layers = Layers::<f64>::new(3);
