@@ -11,7 +11,7 @@ use crate::masks::{narrowed, widened};
 use crate::modules::names;
 use crate::oracle;
 use crate::random::Random;
-use crate::torch_mha::{Projection, set};
+use crate::torch::{Projection, set};
 
 fn activation(activation: Activation, x: f64) -> f64 {
     match activation {

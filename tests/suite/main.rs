@@ -37,6 +37,7 @@ mod rotary;
 mod rxnmapper;
 mod sentence_similarity;
 mod stress;
+mod torch;
 mod torch_layers;
 mod torch_mha;
 mod torch_norms;

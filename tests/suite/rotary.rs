@@ -14,7 +14,7 @@ use crate::masks::{narrowed, widened};
 use crate::onnx;
 use crate::oracle::{self, Rotation};
 use crate::random::Random;
-use crate::torch_mha::tolerance;
+use crate::torch::{loss, tensor, tolerance};
 
 /// The cases of the family `torch/positions` whose names start like this.
 pub(crate) fn positions(prefix: &str) -> Family {
@@ -65,7 +65,7 @@ where
     let last = places.iter().max().copied().unwrap_or_default();
     dyn_size!(batch = batch, heads = heads, length = length, context = last + 1);
     let shape = (Batch(batch), Heads(heads), Query(length), HeadDim(C::<6>));
-    let x = Tensor::try_from_vec(shape, narrowed::<E>(&case.tensors.f64("in.x"))).unwrap();
+    let x = tensor::<_, E>(case, "in.x", shape);
     let (rtol, atol) = tolerance::<E>();
     let want = case.tensors.f64("out64.output");
     let compare = |how: &str, y: Vec<E>| close(how, &widened(&y), &want, rtol, atol);
@@ -78,8 +78,7 @@ where
     compare("key/value heads", table.rotate(&x.rename(Heads, KvHeads)).to_vec())?;
     let (of_x, mut train) = (Parameter::new(x.clone()), Train::seeded(0));
     let y = table.rotate(&train.read(&of_x));
-    let up = Tensor::try_from_vec(shape, narrowed(&case.tensors.f64("up.output"))).unwrap();
-    let gradient = train.backward(&y.mul(&up).sum_all()).of(&of_x);
+    let gradient = train.backward(&loss(case, &y)).of(&of_x);
     let of_gradient = case.tensors.f64("grad64.x");
     close("gradient", &widened(&gradient.to_vec()), &of_gradient, rtol, atol)?;
     let strided = x.transpose(Heads, Query).packed().transpose(Query, Heads);
@@ -107,19 +106,10 @@ fn queries_that_come_in_chunks_attend_as_all_at_once() {
 
 fn in_chunks<E: Float>(case: &Case) -> Result<Run, String> {
     let (rtol, atol) = tolerance::<E>();
-    let heads = |name: &str| narrowed::<E>(&case.tensors.f64(name));
-    let q = Tensor::<(Batch<C<2>>, Heads<C<4>>, Query<C<7>>, HeadDim<C<6>>), E>::try_from_vec(
-        Default::default(),
-        heads("in.q"),
-    )
-    .unwrap();
-    let [k, v] = ["in.k", "in.v"].map(|name| {
-        Tensor::<(Batch<C<2>>, KvHeads<C<2>>, Key<C<7>>, HeadDim<C<6>>), E>::try_from_vec(
-            Default::default(),
-            heads(name),
-        )
-        .unwrap()
-    });
+    let q = (Batch(C::<2>), Heads(C::<4>), Query(C::<7>), HeadDim(C::<6>));
+    let q = tensor::<_, E>(case, "in.q", q);
+    let keys = (Batch(C::<2>), KvHeads(C::<2>), Key(C::<7>), HeadDim(C::<6>));
+    let [k, v] = ["in.k", "in.v"].map(|name| tensor::<_, E>(case, name, keys));
     let rotary = Rotary::<C<6>>::try_new(case.config.float("theta")).unwrap();
     let table = rotary.try_at(0, Seq(C::<7>)).unwrap();
     let keys = table.rotate(&k);
