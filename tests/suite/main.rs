@@ -13,7 +13,6 @@ mod features;
 mod fixtures;
 mod fuzz;
 mod generate;
-mod glassllm;
 mod gradients;
 mod grouped;
 mod halves;
