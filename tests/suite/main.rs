@@ -20,6 +20,7 @@ mod io;
 #[path = "../../examples/common/layers.rs"]
 mod layers;
 mod linear_attention;
+mod links;
 mod map_atoms;
 mod masks;
 mod minilm;
