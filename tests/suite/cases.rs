@@ -35,7 +35,8 @@ const KIND: [(&str, [usize; 4]); 10] = [
 
 type Q<const N: usize> = Query<C<N>>;
 type K<const N: usize> = Key<C<N>>;
-type ByHead<const B: usize, const H: usize, S> = Tensor<(Batch<C<B>>, Heads<C<H>>, S, HeadDim<C<1>>)>;
+type ByHead<const B: usize, const H: usize, S> =
+    Tensor<(Batch<C<B>>, Heads<C<H>>, S, HeadDim<C<1>>)>;
 type Scores<const L: usize, const S: usize> = (Batch<C<1>>, Heads<C<1>>, Q<L>, K<S>);
 
 /// Queries of 0 weigh all visible keys alike: the output is their values' mean.

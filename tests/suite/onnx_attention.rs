@@ -6,8 +6,8 @@
 
 use safetensors::Dtype;
 use shapeproof::{
-    Attention, Batch, Causal, DivisibleBy, Float, HeadDim, Heads, Key, KvHeads, Mask,
-    Query, Size, SlidingWindow, Stage, Static, Tensor, ValueDim, dispatch, dyn_size,
+    Attention, Batch, Causal, DivisibleBy, Float, HeadDim, Heads, Key, KvHeads, Mask, Query, Size,
+    SlidingWindow, Stage, Static, Tensor, ValueDim, dispatch, dyn_size,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close};

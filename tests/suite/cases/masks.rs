@@ -1,9 +1,8 @@
 //! Which way a mask means, where it lies, what it is combined with.
 
 use shapeproof::{
-    Batch, C, Causal, CausalFromStart, EncoderConfig, EncoderLayer, Generator, HeadDim, Heads,
-    Infer, Key, Mask, MaskFor, Model, MultiHeadAttention, Parameter, Query, ScoreBias, Seq, Tensor,
-    scaled_dot_product_attention,
+    Batch, C, Causal, CausalFromStart, EncoderConfig, EncoderLayer, Generator, Infer, Key, Mask,
+    Model, MultiHeadAttention, Parameter, ScoreBias, Seq, Tensor, scaled_dot_product_attention,
 };
 
 use super::{ByHead, K, Q, attention_equals_plain_loops, means, same_bits};

@@ -1,8 +1,8 @@
 //! Windows, blocks, segments and biases by distance.
 
 use shapeproof::{
-    Batch, BlockMask, C, Causal, DistanceBias, HeadBlockMask, HeadDim, Heads, Infer, Key, MaskFor,
-    Query, RelativePositions, Segments, Sinks, SlidingWindow, Tensor, dyn_size,
+    Batch, BlockMask, C, Causal, DistanceBias, HeadBlockMask, HeadDim, Heads, Infer, Key, Query,
+    RelativePositions, Segments, Sinks, SlidingWindow, Tensor, dyn_size,
     scaled_dot_product_attention, strided,
 };
 
