@@ -52,7 +52,7 @@ fn broken_rules_do_not_compile() {
 
 #[test]
 fn kept_rules_compile_and_run() {
-    // One program of all, each in a module of its own: linked once instead of 150 times.
+    // One program of all, each in a module of its own: linked once instead of once each.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui-tests/pass");
     let (mut modules, mut calls) = (String::new(), String::new());
     for name in names("pass") {

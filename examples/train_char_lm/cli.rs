@@ -2,7 +2,9 @@
 
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
 
-use crate::dtype::Dtype;
+use shapeproof::Element;
+
+use crate::dtype::{Dtype, with_dtype};
 
 pub(crate) const HELP: &str = "\
 Trains a small character model on Shakespeare's As You Like It, which is compiled in.
@@ -18,9 +20,9 @@ Options:
   -h, --help    print this help
 
 The folder gets run.safetensors (parameters, optimizer, step and random numbers), loss.csv
-and loss.svg; a new run replaces those of an older one. Ctrl-C saves and ends; the same
-arguments with --resume then go on, bit for bit as if nothing had been. A second Ctrl-C ends
-at once, and leaves the last save.
+and loss.svg; a new run replaces those of an older one. Ctrl-C saves, ends, and says which
+arguments go on, bit for bit as if nothing had been. A second Ctrl-C ends at once, and leaves
+the last save.
 
 Standard output gets a text by the model, and as its last line the loss on the last tenth of
 the play, which the model was not trained on, in nats a character.
@@ -88,6 +90,13 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         dtype,
         resume,
     }))
+}
+
+/// The arguments that go on with this run.
+pub(crate) fn resuming(request: &Request) -> String {
+    let Request { steps, out, dtype, .. } = request;
+    let dtype = with_dtype!(dtype, E => <E as Element>::NAME);
+    format!("--resume --steps {steps} --dtype {dtype} --out {}", out.display())
 }
 
 fn number<T: FromStr>(

@@ -211,12 +211,9 @@ fn stopped<E: Float>(
     if let Err(message) = files.save(run, losses) {
         return failure(message);
     }
-    let (step, path, steps) = (run.step, files.run.display(), request.steps);
-    let out = request.out.display();
-    let message = format!(
-        "stopped behind step {step}, saved to {path}; go on with --resume --steps {steps} --out {out}"
-    );
-    (INTERRUPTED, message)
+    let (step, path) = (run.step, files.run.display());
+    let arguments = cli::resuming(request);
+    (INTERRUPTED, format!("stopped behind step {step}, saved to {path}; go on with {arguments}"))
 }
 
 /// Saves, draws and writes what the run has come to.

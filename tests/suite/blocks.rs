@@ -3,14 +3,15 @@
 use shapeproof::{
     Activation, Batch, Bias, BiasKind, C, Checkpoint, Embedding, Float, GatedFeedForward,
     Generator, Infer, Linear, Model, Module, NoBias, Seq, Size, Static, Tensor, Vocab,
-    WeightLayout, count_parameters, dyn_size, parameters,
+    WeightLayout, count_parameters, dyn_size,
 };
 
 use crate::fixtures::assert_close;
 use crate::masks::{narrowed, widened};
+use crate::modules::names;
 use crate::oracle;
 use crate::random::Random;
-use crate::torch_mha::{Projection, set};
+use crate::torch::{Projection, set};
 
 fn activation(activation: Activation, x: f64) -> f64 {
     match activation {
@@ -90,8 +91,7 @@ fn gated_feed_forward_takes_tensors_of_any_rank_and_its_new_weights() {
     assert_eq!(block.forward(&row, &mut Infer).to_vec(), rows.to_vec()[..3]);
     block.up.weight.set(Tensor::zeros());
     assert_eq!(block.forward(&x, &mut Infer), Tensor::zeros());
-    let names: Vec<_> = parameters(&block).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["gate.weight", "up.weight", "down.weight"]);
+    assert_eq!(names(&block), ["gate.weight", "up.weight", "down.weight"]);
 }
 
 fn unembedded<V: Static, M: Static, E: Float>([batch, length]: [usize; 2]) {
@@ -135,8 +135,8 @@ fn a_tied_head_is_one_parameter_that_follows_its_table() {
     let mut model = Tied { embedding: Embedding::normal(1.0, &mut generator) };
     let x = Tensor::<(Batch<C<1>>, Model<C<3>>)>::from([[1.0, -1.0, 0.5]]);
     let before = model.embedding.unembed(&x, &mut Infer);
-    let names: Vec<_> = parameters(&model).into_iter().map(|(name, _)| name).collect();
-    assert_eq!((names, count_parameters(&model)), (vec!["embedding.weight".to_owned()], 15));
+    assert_eq!(names(&model), ["embedding.weight"]);
+    assert_eq!(count_parameters(&model), 15);
 
     let checkpoint = Checkpoint::new(WeightLayout::OutIn);
     checkpoint.save(&model, folder.path("tied")).unwrap();

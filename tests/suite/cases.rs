@@ -1,5 +1,6 @@
 //! Faults that people met in other libraries, each by its smallest input and by its
-//! kind: the neighbouring inputs where such a fault hides or shows.
+//! kind: the neighbouring inputs where such a fault hides or shows. Above a test stands the report on GitHub
+//! that it comes from, here as in other files.
 
 mod heads;
 mod masks;
@@ -8,7 +9,10 @@ mod sizes;
 mod sparse;
 mod training;
 
-use shapeproof::{Float, bf16, f16};
+use shapeproof::{
+    Batch, C, Float, HeadDim, Heads, Key, MaskFor, Query, Tensor, bf16, f16,
+    scaled_dot_product_attention,
+};
 
 use crate::fixtures::assert_close;
 use crate::masks::{Part, Sizes, attend, bits};
@@ -28,6 +32,22 @@ const KIND: [(&str, [usize; 4]); 10] = [
     ("one key", [2, 2, 4, 1]),
     ("all sizes one", [1, 1, 1, 1]),
 ];
+
+type Q<const N: usize> = Query<C<N>>;
+type K<const N: usize> = Key<C<N>>;
+type ByHead<const B: usize, const H: usize, S> =
+    Tensor<(Batch<C<B>>, Heads<C<H>>, S, HeadDim<C<1>>)>;
+type Scores<const L: usize, const S: usize> = (Batch<C<1>>, Heads<C<1>>, Q<L>, K<S>);
+
+/// Queries of 0 weigh all visible keys alike: the output is their values' mean.
+fn means<const L: usize, const S: usize>(
+    values: [f32; S],
+    mask: impl MaskFor<Scores<L, S>>,
+) -> Vec<f32> {
+    let (q, k) = (ByHead::<1, 1, Q<L>>::zeros(), ByHead::<1, 1, K<S>>::ones());
+    let v = ByHead::<1, 1, K<S>>::try_from_vec(k.shape(), values.to_vec()).unwrap();
+    scaled_dot_product_attention(&q, &k, &v, mask).to_vec()
+}
 
 /// Attention in every type, with masks made for each of the sizes, is what plain
 /// loops say.

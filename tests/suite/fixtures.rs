@@ -9,8 +9,6 @@ mod compare;
 mod config;
 mod report;
 mod tensors;
-
-#[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};

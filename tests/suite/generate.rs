@@ -18,7 +18,9 @@ use std::{
     sync::LazyLock,
 };
 
-use shapeproof::{Attention, Batch, C, Causal, Infer, Key, Query, Seq, Size, Tensor, dyn_size};
+use shapeproof::{
+    Attention, Batch, C, Causal, Infer, Key, Query, Seq, Size, Tensor, count_parameters, dyn_size,
+};
 
 use self::{
     cli::{Command, Request, Sampling},
@@ -32,7 +34,9 @@ use crate::fixtures::{Config, assert_close, read_json, reference};
 
 /// What the reference allows on logits of size 18.
 const LOGITS: f64 = 1e-4;
-const ATTENTION: f64 = 2e-5;
+/// Of weights, and of what comes out of a layer of attention, which is at most 3.
+const WEIGHTS: f64 = 5e-6;
+const OUTPUT: f64 = 2e-5;
 
 static LOADED: LazyLock<(Glass, Words)> = LazyLock::new(|| {
     let (weights, json) = glass_files();
@@ -103,6 +107,7 @@ fn characters_without_a_token_are_named() {
 #[test]
 fn logits_are_those_of_the_reference_with_and_without_a_cache() {
     let tensors = reference("glassllm").1;
+    assert_eq!(count_parameters(&LOADED.0), 852_608);
     for (at, prompt) in prompts().iter().enumerate() {
         let ids = prompt.usizes("ids");
         let want = tensors.f64(&format!("{at}.logits"));
@@ -159,8 +164,8 @@ fn attention_of_the_first_and_last_layer_is_that_of_the_reference() {
             let (y, weights) = Attention::new().apply_with_weights(&q, &k, &v, Causal);
             let out = block.attention.output(&y, &mut Infer);
             let want = |what: &str| tensors.f64(&format!("{at}.layer{layer}.attn.{what}"));
-            assert_close("weights", &weights.to_vec(), &want("softmax"), 0.0, ATTENTION);
-            assert_close("output", &out.to_vec(), &want("out"), 1e-4, 1e-4);
+            assert_close("weights", &weights.to_vec(), &want("softmax"), 0.0, WEIGHTS);
+            assert_close("output", &out.to_vec(), &want("out"), 0.0, OUTPUT);
 
             // The same, the last query alone against cached keys.
             let mut cache: Cache<C<1>> = model.cache(Batch(C)).unwrap();
@@ -173,7 +178,7 @@ fn attention_of_the_first_and_last_layer_is_that_of_the_reference() {
             let rows = want("softmax");
             let wanted: Vec<f64> =
                 rows.chunks(n * n).flat_map(|head| head[(n - 1) * n..].to_vec()).collect();
-            assert_close("cached weights", &last.to_vec(), &wanted, 0.0, ATTENTION);
+            assert_close("cached weights", &last.to_vec(), &wanted, 0.0, WEIGHTS);
         }
     }
 }

@@ -2,27 +2,23 @@
 
 use shapeproof::{
     Adjacent, Attention, AttentionBias, Axis, Batch, Bias, BiasKind, C, Causal, Checkpoint, Float,
-    Generator, GroupedAttention, Heads, Infer, KvHeads, KvOf, Linear, Mask, Model,
+    Generator, GroupedAttention, Heads, Infer, KvHeads, KvOf, Linear, Mask, Model, Module,
     MultiHeadAttention, NoBias, NoKeyBias, NoMask, QkvBias, Rotary, RotaryTable, RotaryWidth, Seq,
-    Size, Static, Tensor, WeightLayout, dyn_size, parameters, parameters_mut,
+    Size, Static, Tensor, WeightLayout, dyn_size,
 };
 
 use crate::fixtures::assert_close;
 use crate::masks::{Over, Part, Sizes, narrowed, widened};
-use crate::oracle;
+use crate::modules::{names, set_each};
+use crate::oracle::{self, Rotation};
 use crate::random::Random;
 
 type Activations<const B: usize, const S: usize, const M: usize, E> =
     Tensor<(Batch<C<B>>, Seq<C<S>>, Model<C<M>>), E>;
 
 /// Gives every parameter numbers that f32 holds exactly.
-fn fill(layer: &mut dyn shapeproof::Module, random: &mut Random) {
-    for (_, parameter) in parameters_mut(layer) {
-        let dims = parameter.dims();
-        let values = random.values(dims.iter().product());
-        let tensor = shapeproof::AnyTensor::try_from_vec(&dims, values).unwrap();
-        parameter.try_set(shapeproof::FloatTensor::new(tensor)).unwrap();
-    }
+fn fill(layer: &mut impl Module, random: &mut Random) {
+    set_each(layer, |_| random.value());
 }
 
 #[test]
@@ -50,7 +46,7 @@ fn as_many_key_value_heads_of_the_usual_width_are_multi_head_attention() {
     assert!(grouped.forward(&x, Causal, &mut Infer).all_close(&whole_y, 1e-5, 1e-5));
 }
 
-// G11
+// onnx/onnx#7274
 #[test]
 fn neighbouring_heads_share_a_key_value_head() {
     let mut layer = GroupedAttention::<C<1>, C<4>, C<1>, KvHeads<C<2>>, NoBias>::zeros();
@@ -89,25 +85,18 @@ impl Twin {
         let [inputs, outputs] = *linear.weight.value().dims() else { panic!("two axes") };
         let weight = widened(&linear.weight.value().to_vec());
         let bias = B::get(&linear.bias).map(|bias| widened(&bias.value().to_vec()));
-        let mut y = Vec::new();
-        for row in 0..self.batch * self.length {
-            for o in 0..outputs {
-                let products = (0..inputs).map(|i| x[row * inputs + i] * weight[i * outputs + o]);
-                y.push(products.sum::<f64>() + bias.as_ref().map_or(0.0, |bias| bias[o]));
-            }
-        }
-        y
+        let out_by_in = oracle::exchanged(&weight, [inputs, outputs, 1]);
+        oracle::linear(x, &out_by_in, bias.as_deref(), inputs)
     }
 
-    /// (batch, length, heads · dim) as (batch, heads, length, dim).
-    fn by_head(&self, rows: &[f64], heads: usize) -> Vec<f64> {
-        let (length, dim) = (self.length, self.dim);
-        let at = |i: usize| {
-            let (b, h, s, d) =
-                (i / (heads * length * dim), i / (length * dim) % heads, i / dim % length, i % dim);
-            rows[((b * length + s) * heads + h) * dim + d]
-        };
-        (0..rows.len()).map(at).collect()
+    /// The heads of what is projected.
+    fn by_head<I: Axis, O: Axis, B: BiasKind, E: Float>(
+        &self,
+        linear: &Linear<I, O, B, E>,
+        x: &[f64],
+        heads: usize,
+    ) -> Vec<f64> {
+        oracle::exchanged(&self.projected(linear, x), [self.length, heads, self.dim])
     }
 
     fn normed(&self, x: Vec<f64>, weight: Option<Vec<f64>>) -> Vec<f64> {
@@ -121,25 +110,10 @@ impl Twin {
         out
     }
 
-    fn turned(&self, x: Vec<f64>) -> Vec<f64> {
+    fn turned(&self, x: Vec<f64>, heads: usize) -> Vec<f64> {
         let Some(offset) = self.positions else { return x };
-        let (dim, half) = (self.dim, self.dim / 2);
-        let turn = |i: usize| {
-            let (place, feature) = (i / dim % self.length, i % dim);
-            if feature >= 2 * half {
-                return x[i];
-            }
-            let pair = feature % half;
-            let angle =
-                (offset + place) as f64 * 100f64.powf(-2.0 * pair as f64 / (2 * half) as f64);
-            let row = i - feature;
-            if feature < half {
-                x[i] * angle.cos() - x[row + pair + half] * angle.sin()
-            } else {
-                x[i] * angle.cos() + x[row + pair] * angle.sin()
-            }
-        };
-        (0..x.len()).map(turn).collect()
+        let rotation = Rotation { width: self.dim / 2 * 2, adjacent: false, base: 100.0 };
+        rotation.of(&x, [heads, self.length, self.dim], |_, place| offset + place)
     }
 
     /// The output and the weights: each query head with the key/value head h / (H/G).
@@ -153,24 +127,13 @@ impl Twin {
         let norm = |norm: &Option<shapeproof::RmsNorm<_, E>>| {
             norm.as_ref().map(|norm| widened(&norm.weight.value().to_vec()))
         };
-        let q = self.by_head(&self.projected(&layer.q, x), heads);
-        let q = self.turned(self.normed(q, norm(&layer.q_norm)));
-        let k = self.by_head(&self.projected(&layer.k, x), kv_heads);
-        let k = self.turned(self.normed(k, norm(&layer.k_norm)));
-        let v = self.by_head(&self.projected(&layer.v, x), kv_heads);
+        let q = self.by_head(&layer.q, x, heads);
+        let q = self.turned(self.normed(q, norm(&layer.q_norm)), heads);
+        let k = self.by_head(&layer.k, x, kv_heads);
+        let k = self.turned(self.normed(k, norm(&layer.k_norm)), kv_heads);
+        let v = self.by_head(&layer.v, x, kv_heads);
         let (y, weights) = oracle::attention(self.sizes(), [&q, &k, &v], None, parts);
-        let (length, dim) = (self.length, self.dim);
-        let merged: Vec<f64> = (0..y.len())
-            .map(|i| {
-                let (b, s, h, d) = (
-                    i / (length * heads * dim),
-                    i / (heads * dim) % length,
-                    i / dim % heads,
-                    i % dim,
-                );
-                y[((b * heads + h) * length + s) * dim + d]
-            })
-            .collect();
+        let merged = oracle::exchanged(&y, [heads, self.length, self.dim]);
         (self.projected(&layer.out, &merged), weights)
     }
 
@@ -274,7 +237,7 @@ fn parameters_have_the_names_of_checkpoints_and_files_the_weights_out_by_in() {
     type Layer = GroupedAttention<C<7>, C<6>, C<5>, KvHeads<C<3>>, NoBias>;
     let mut layer = Layer::zeros().with_norms(1e-6);
     fill(&mut layer, &mut Random::new(5));
-    let names: Vec<_> = parameters(&layer).into_iter().map(|(name, _)| name).collect();
+    let names = names(&layer);
     let projections = ["q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"];
     assert_eq!(names[..4], projections);
     assert_eq!(names[4..], ["q_norm.weight", "k_norm.weight"]);

@@ -13,9 +13,8 @@ mod saving;
 mod shards;
 mod values;
 
-use shapeproof::{
-    AnyTensor, Checkpoint, FloatTensor, Module, WeightLayout, parameters, parameters_mut,
-};
+use crate::modules::{bits, set_each};
+use shapeproof::{AnyTensor, Checkpoint, FloatTensor, Module, WeightLayout};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -82,36 +81,13 @@ fn bytes(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// Every parameter's name, sizes and bits.
-fn bits(module: &impl Module) -> Vec<(String, Vec<usize>, Vec<u64>)> {
-    parameters(module)
-        .into_iter()
-        .map(|(name, parameter)| {
-            let bits = match parameter.value() {
-                FloatTensor::F32(value) => {
-                    value.to_vec().iter().map(|x| u64::from(x.to_bits())).collect()
-                }
-                FloatTensor::F64(value) => value.to_vec().iter().map(|x| x.to_bits()).collect(),
-                other => panic!("{name} holds {}", other.element()),
-            };
-            (name, parameter.dims().to_vec(), bits)
-        })
-        .collect()
-}
-
 /// Gives every number of the module a value that no other has, with bits down to the last.
 fn fill(module: &mut impl Module, seed: u32) {
     let mut count = f64::from(seed) * 1000.0;
-    for (_, parameter) in parameters_mut(module) {
-        let dims = parameter.dims().to_vec();
-        let mut next = || {
-            count += 1.0;
-            (count / 7.0).sin()
-        };
-        let data: Vec<f64> = (0..dims.iter().product()).map(|_| next()).collect();
-        let value = AnyTensor::try_from_vec(&dims, data).unwrap();
-        parameter.try_set(FloatTensor::new(value)).unwrap();
-    }
+    set_each(module, |_| {
+        count += 1.0;
+        (count / 7.0).sin()
+    });
 }
 
 fn out_in<'r>() -> Checkpoint<'r> {

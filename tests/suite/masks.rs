@@ -2,12 +2,16 @@
 //! file: one description, which the plain loops of `oracle` read entry by entry and
 //! the library gets in its own types.
 
+mod typed;
+
 use shapeproof::{
-    AnyParameter, Attention, Batch, BlockMask, Causal, CausalFromStart, DistanceBias, Element,
-    Float, HeadBlockMask, HeadDim, Heads, Key, KvHeads, KvOf, MaskFor, Mode, NoMask, Parameter,
-    ParameterId, Prefix, Query, ScoreBias, Segments, Size, SlidingWindow, Static, Tensor, Train,
-    ValueDim, dispatch, dyn_size,
+    Attention, Batch, Causal, CausalFromStart, DistanceBias, Element, Float, HeadDim, Heads, Key,
+    KvHeads, KvOf, Prefix, Query, Segments, Size, SlidingWindow, Static, Tensor, ValueDim,
+    dispatch, dyn_size,
 };
+
+pub(crate) use self::typed::{Scores, Typed, joined, learned};
+use self::typed::{bias_typed, blocks, keep_typed};
 
 /// The sizes of one attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -220,30 +224,6 @@ fn distance(sizes: Sizes, [_, _, i, j]: [usize; 4]) -> isize {
     j - (i + keys - queries)
 }
 
-fn blocks<'a, B, H, Q, K, E>(
-    size: usize,
-    by_head: bool,
-    visible: &[bool],
-    (_, heads, query, key): Scores<B, H, Q, K>,
-) -> Typed<'a, B, H, Q, K, E>
-where
-    B: Size + 'a,
-    H: Size + 'a,
-    Q: Size + 'a,
-    K: Size + 'a,
-    E: Float,
-{
-    let [rows, columns] = [query.0.get() / size, key.0.get() / size];
-    let at = |h, row, column| visible[(h * rows + row) * columns + column];
-    match by_head {
-        true => Box::new(HeadBlockMask::try_from_fn(size, heads, query, key, at).unwrap()),
-        false => {
-            let of_all = |row, column| at(0, row, column);
-            Box::new(BlockMask::try_from_fn(size, query, key, of_all).unwrap())
-        }
-    }
-}
-
 /// Every index of the scores, in order.
 pub(crate) fn indices(sizes: Sizes) -> Vec<[usize; 4]> {
     let [batch, heads, queries, keys] = sizes.scores();
@@ -256,94 +236,6 @@ pub(crate) fn indices(sizes: Sizes) -> Vec<[usize; 4]> {
         }
     }
     all
-}
-
-pub(crate) type Scores<B, H, Q, K> = (Batch<B>, Heads<H>, Query<Q>, Key<K>);
-pub(crate) type Typed<'a, B, H, Q, K, E> = Box<dyn MaskFor<Scores<B, H, Q, K>, E> + 'a>;
-
-macro_rules! by_axes {
-    ($over:ident, $shape:ident, $values:expr, $wrap:expr; $([$($has:literal)+] ($($at:tt)+);)+) => {
-        match $over.axes {
-            $( [$($has),+] => {
-                let tensor = Tensor::try_from_vec(($($shape.$at,)+), $values).unwrap();
-                Box::new($wrap(tensor))
-            } )+
-            axes => panic!("a mask over {axes:?} does not name the keys"),
-        }
-    };
-    ($over:ident, $shape:ident, $values:expr, $wrap:expr) => {
-        by_axes! { $over, $shape, $values, $wrap;
-            [false false false true] (3);
-            [true false false true] (0 3);
-            [false true false true] (1 3);
-            [false false true true] (2 3);
-            [true true false true] (0 1 3);
-            [true false true true] (0 2 3);
-            [false true true true] (1 2 3);
-            [true true true true] (0 1 2 3);
-        }
-    };
-}
-
-fn keep_typed<'a, B, H, Q, K, E>(
-    over: &Over<bool>,
-    shape: Scores<B, H, Q, K>,
-) -> Typed<'a, B, H, Q, K, E>
-where
-    B: Size + 'a,
-    H: Size + 'a,
-    Q: Size + 'a,
-    K: Size + 'a,
-    E: Float,
-{
-    by_axes!(over, shape, over.values.clone(), |keep| keep)
-}
-
-fn bias_typed<'a, B, H, Q, K, E>(
-    over: &Over<f64>,
-    shape: Scores<B, H, Q, K>,
-) -> Typed<'a, B, H, Q, K, E>
-where
-    B: Size + 'a,
-    H: Size + 'a,
-    Q: Size + 'a,
-    K: Size + 'a,
-    E: Float,
-{
-    by_axes!(over, shape, narrowed(&over.values), ScoreBias)
-}
-
-/// As a parameter that is read: what it is called, and the mask.
-pub(crate) fn learned<'a, B, H, Q, K, E>(
-    over: &Over<f64>,
-    shape: Scores<B, H, Q, K>,
-    train: &mut Train,
-) -> (ParameterId, Typed<'a, B, H, Q, K, E>)
-where
-    B: Size + 'a,
-    H: Size + 'a,
-    Q: Size + 'a,
-    K: Size + 'a,
-    E: Float,
-{
-    let mut id = None;
-    let mask: Typed<'a, B, H, Q, K, E> = by_axes!(over, shape, narrowed(&over.values), |bias| {
-        let parameter = Parameter::new(bias);
-        id = Some(parameter.id());
-        ScoreBias(train.read(&parameter))
-    });
-    (id.unwrap(), mask)
-}
-
-/// `parts`, up to three of them, joined by `&`.
-pub(crate) fn joined<'m, 'a, S, E: Float>(
-    parts: &'m [Box<dyn MaskFor<S, E> + 'a>],
-) -> impl MaskFor<S, E> + use<'m, 'a, S, E> {
-    let part = |at: usize| -> &'m (dyn MaskFor<S, E> + 'a) {
-        parts.get(at).map_or(&NoMask, |part| &**part)
-    };
-    assert!(parts.len() <= 3, "{} masks", parts.len());
-    NoMask & part(0) & part(1) & part(2)
 }
 
 /// Rounded to the element type.

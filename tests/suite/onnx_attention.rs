@@ -6,12 +6,12 @@
 
 use safetensors::Dtype;
 use shapeproof::{
-    Attention, Batch, Causal, DivisibleBy, Float, HeadDim, Heads, Key, KvHeads, Mask, MaskFor,
-    Query, Size, SlidingWindow, Stage, Static, Tensor, ValueDim, dispatch, dyn_size,
+    Attention, Batch, Causal, DivisibleBy, Float, HeadDim, Heads, Key, KvHeads, Mask, Query, Size,
+    SlidingWindow, Stage, Static, Tensor, ValueDim, dispatch, dyn_size,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close};
-use crate::masks::{Over, Part, Scores, Sizes, joined, narrowed, widened};
+use crate::masks::{Over, Part, Scores, Sizes, Typed, joined, narrowed, widened};
 use crate::onnx::{in_its_elements, tolerance};
 
 #[test]
@@ -133,15 +133,13 @@ fn compare<E: Float>(case: &Case, name: &str, expected: &str, got: &[E]) -> Resu
     }
 }
 
-type Boxed<'a, B, H, Q, K, E> = Box<dyn MaskFor<Scores<B, H, Q, K>, E> + 'a>;
-
 /// The mask that is given, causality and windows, and the lengths of the samples.
 fn masks<'a, B: Size + 'a, H: Size + 'a, Q: Size + 'a, K: Size + 'a, E: Float>(
     case: &Case,
     sizes: Sizes,
     shape @ (batch, _, _, key): Scores<B, H, Q, K>,
-) -> Vec<Boxed<'a, B, H, Q, K, E>> {
-    let mut parts: Vec<Boxed<'a, B, H, Q, K, E>> = Vec::new();
+) -> Vec<Typed<'a, B, H, Q, K, E>> {
+    let mut parts: Vec<Typed<'a, B, H, Q, K, E>> = Vec::new();
     if case.tensors.has("attn_mask") {
         parts.push(given(case, sizes).typed(shape));
     }

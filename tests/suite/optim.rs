@@ -10,8 +10,7 @@ mod steps;
 mod trained;
 
 use shapeproof::{
-    C, Float, FloatTensor, Gradients, Hidden, Mode, Model, Module, Parameter, Static, Tensor,
-    Train, parameters,
+    C, Float, Gradients, Hidden, Mode, Model, Module, Parameter, Static, Tensor, Train,
 };
 
 /// Two parameters, of an encoder layer's names.
@@ -56,14 +55,4 @@ fn given<E: Float>(pair: &Small<E>, gradient: &[f64]) -> Gradients {
     let mut train = Train::seeded(1);
     let loss = train.read(&pair.weight).mul(&gradient).sum_all();
     train.backward(&loss)
-}
-
-/// Every parameter's numbers, as bits.
-fn bits(module: &impl Module) -> Vec<(String, Vec<u64>)> {
-    let of = |value: FloatTensor| match value {
-        FloatTensor::F32(value) => value.to_vec().iter().map(|x| u64::from(x.to_bits())).collect(),
-        FloatTensor::F64(value) => value.to_vec().iter().map(|x| x.to_bits()).collect(),
-        other => panic!("{}", other.element()),
-    };
-    parameters(module).into_iter().map(|(name, parameter)| (name, of(parameter.value()))).collect()
 }

@@ -127,6 +127,52 @@ pub(crate) fn linear(x: &[f64], weight: &[f64], bias: Option<&[f64]>, input: usi
     y
 }
 
+/// From (…, a, b, c) to (…, b, a, c): what heads are split and merged by.
+pub(crate) fn exchanged<T: Copy>(x: &[T], [a, b, c]: [usize; 3]) -> Vec<T> {
+    let at = |i: usize| {
+        let (outer, j, k, l) = (i / (b * a * c), i / (a * c) % b, i / c % a, i % c);
+        x[((outer * a + k) * b + j) * c + l]
+    };
+    (0..x.len()).map(at).collect()
+}
+
+/// A rotation of the first `width` features of each head: in pairs of neighbours or by halves, the pair p at
+/// position m by m · base^(−2p/width).
+#[derive(Clone, Copy)]
+pub(crate) struct Rotation {
+    pub(crate) width: usize,
+    pub(crate) adjacent: bool,
+    pub(crate) base: f64,
+}
+
+impl Rotation {
+    /// Of x over (…, heads, length, dim), by the position of each sample's places.
+    pub(crate) fn of(
+        self,
+        x: &[f64],
+        [heads, length, dim]: [usize; 3],
+        position: impl Fn(usize, usize) -> usize,
+    ) -> Vec<f64> {
+        let Rotation { width, adjacent, base } = self;
+        let turned = |i: usize| {
+            let (sample, place, feature) = (i / (heads * length * dim), i / dim % length, i % dim);
+            if feature >= width {
+                return x[i];
+            }
+            let (pair, second, partner) = if adjacent {
+                (feature / 2, feature % 2 == 1, feature ^ 1)
+            } else {
+                (feature % (width / 2), feature >= width / 2, (feature + width / 2) % width)
+            };
+            let turn = base.powf(-2.0 * pair as f64 / width as f64);
+            let angle = position(sample, place) as f64 * turn;
+            let other = x[i - feature + partner] * if second { 1.0 } else { -1.0 };
+            x[i] * angle.cos() + other * angle.sin()
+        };
+        (0..x.len()).map(turned).collect()
+    }
+}
+
 /// `of` each line of `x` over (outer, n, inner) along n.
 pub(crate) fn reduce(
     x: &[f64],

@@ -2,11 +2,12 @@
 
 use shapeproof::{
     Batch, C, Float, Generator, Infer, LearnedPositions, Model, Seq, Size, Tensor, bf16, dyn_size,
-    f16, parameters, try_sinusoidal_positions,
+    f16, try_sinusoidal_positions,
 };
 
 use crate::fixtures::{Report, Run, close};
 use crate::masks::widened;
+use crate::modules::names;
 use crate::rotary::positions;
 
 #[test]
@@ -69,6 +70,5 @@ fn learned_positions_are_rows_of_their_table_and_end_with_it() {
     assert_eq!(rows, [&all[12..], &all[..3], &all[3..6], &all[3..6]].concat());
     let beyond = Tensor::<(Batch<C<1>>, Seq<C<1>>), u32>::from([[5]]);
     assert!(positions.try_at(&beyond, &mut Infer).unwrap_err().is_index());
-    let names: Vec<_> = parameters(&positions).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["weight"]);
+    assert_eq!(names(&positions), ["weight"]);
 }

@@ -12,7 +12,7 @@ mod in_place;
 mod loops;
 mod rearranged;
 mod strided;
-mod threads;
+pub(crate) mod threads;
 
 use proptest::test_runner::{Config, RngSeed};
 use shapeproof::{Axis, Element, Shape, Tensor, axis, try_stack};

@@ -12,9 +12,9 @@ use shapeproof::{
 use crate::fixtures::{Case, Family, Report, Run, assert_close, close};
 use crate::masks::{narrowed, widened};
 use crate::onnx;
-use crate::oracle;
+use crate::oracle::{self, Rotation};
 use crate::random::Random;
-use crate::torch_mha::tolerance;
+use crate::torch::{loss, tensor, tolerance};
 
 /// The cases of the family `torch/positions` whose names start like this.
 pub(crate) fn positions(prefix: &str) -> Family {
@@ -65,7 +65,7 @@ where
     let last = places.iter().max().copied().unwrap_or_default();
     dyn_size!(batch = batch, heads = heads, length = length, context = last + 1);
     let shape = (Batch(batch), Heads(heads), Query(length), HeadDim(C::<6>));
-    let x = Tensor::try_from_vec(shape, narrowed::<E>(&case.tensors.f64("in.x"))).unwrap();
+    let x = tensor::<_, E>(case, "in.x", shape);
     let (rtol, atol) = tolerance::<E>();
     let want = case.tensors.f64("out64.output");
     let compare = |how: &str, y: Vec<E>| close(how, &widened(&y), &want, rtol, atol);
@@ -78,8 +78,7 @@ where
     compare("key/value heads", table.rotate(&x.rename(Heads, KvHeads)).to_vec())?;
     let (of_x, mut train) = (Parameter::new(x.clone()), Train::seeded(0));
     let y = table.rotate(&train.read(&of_x));
-    let up = Tensor::try_from_vec(shape, narrowed(&case.tensors.f64("up.output"))).unwrap();
-    let gradient = train.backward(&y.mul(&up).sum_all()).of(&of_x);
+    let gradient = train.backward(&loss(case, &y)).of(&of_x);
     let of_gradient = case.tensors.f64("grad64.x");
     close("gradient", &widened(&gradient.to_vec()), &of_gradient, rtol, atol)?;
     let strided = x.transpose(Heads, Query).packed().transpose(Query, Heads);
@@ -95,7 +94,7 @@ where
     Ok(())
 }
 
-// G07: the same rows step by step as all at once.
+// fla-org/flash-linear-attention#766: the same rows step by step as all at once.
 #[test]
 fn queries_that_come_in_chunks_attend_as_all_at_once() {
     let family = positions("cached_decode");
@@ -107,19 +106,10 @@ fn queries_that_come_in_chunks_attend_as_all_at_once() {
 
 fn in_chunks<E: Float>(case: &Case) -> Result<Run, String> {
     let (rtol, atol) = tolerance::<E>();
-    let heads = |name: &str| narrowed::<E>(&case.tensors.f64(name));
-    let q = Tensor::<(Batch<C<2>>, Heads<C<4>>, Query<C<7>>, HeadDim<C<6>>), E>::try_from_vec(
-        Default::default(),
-        heads("in.q"),
-    )
-    .unwrap();
-    let [k, v] = ["in.k", "in.v"].map(|name| {
-        Tensor::<(Batch<C<2>>, KvHeads<C<2>>, Key<C<7>>, HeadDim<C<6>>), E>::try_from_vec(
-            Default::default(),
-            heads(name),
-        )
-        .unwrap()
-    });
+    let q = (Batch(C::<2>), Heads(C::<4>), Query(C::<7>), HeadDim(C::<6>));
+    let q = tensor::<_, E>(case, "in.q", q);
+    let keys = (Batch(C::<2>), KvHeads(C::<2>), Key(C::<7>), HeadDim(C::<6>));
+    let [k, v] = ["in.k", "in.v"].map(|name| tensor::<_, E>(case, name, keys));
     let rotary = Rotary::<C<6>>::try_new(case.config.float("theta")).unwrap();
     let table = rotary.try_at(0, Seq(C::<7>)).unwrap();
     let keys = table.rotate(&k);
@@ -211,7 +201,7 @@ fn at<P: Pairing, E: Float>(x: [f64; 4], position: usize) -> Vec<f64> {
     widened(&rotary.try_at(position, Seq(C::<1>)).unwrap().rotate(&x).to_vec())
 }
 
-// G13
+// tenstorrent/tt-metal#26844
 #[test]
 fn each_pairing_turns_its_own_features() {
     let [cos, sin] = [1f64.cos(), 1f64.sin()];
@@ -231,7 +221,7 @@ fn each_pairing_turns_its_own_features() {
     );
 }
 
-// G13
+// tenstorrent/tt-metal#26844
 #[test]
 fn products_depend_on_distances_alone_and_norms_stay() {
     fn check<P: Pairing, E: Float>(expected: f64, tolerance: f64) {
@@ -251,31 +241,6 @@ fn products_depend_on_distances_alone_and_norms_stay() {
     check::<SplitHalf, f64>(15.1295, 1e-7);
     check::<Adjacent, f32>(10.4830, 1e-5);
     check::<SplitHalf, f32>(15.1295, 1e-5);
-}
-
-/// Each feature by its definition.
-fn by_loops(
-    x: &[f64],
-    [heads, length, dim]: [usize; 3],
-    width: usize,
-    adjacent: bool,
-    position: impl Fn(usize, usize) -> usize,
-) -> Vec<f64> {
-    let turned = |i: usize| {
-        let (sample, place, feature) = (i / (heads * length * dim), i / dim % length, i % dim);
-        if feature >= width {
-            return x[i];
-        }
-        let (pair, second, partner) = if adjacent {
-            (feature / 2, feature % 2 == 1, feature ^ 1)
-        } else {
-            (feature % (width / 2), feature >= width / 2, (feature + width / 2) % width)
-        };
-        let angle = position(sample, place) as f64 * 100f64.powf(-2.0 * pair as f64 / width as f64);
-        let other = x[i - feature + partner] * if second { 1.0 } else { -1.0 };
-        x[i] * angle.cos() + other * angle.sin()
-    };
-    (0..x.len()).map(turned).collect()
 }
 
 #[test]
@@ -325,11 +290,12 @@ fn any_size<D: Static + RotatedBy<R>, R: RotaryWidth, P: Pairing, E: Float>(
 
     let positions = Tensor::try_from_vec((Batch(b), Key(l)), places.to_vec()).unwrap();
     let own = rotary.try_at_positions(&positions).unwrap().rotate(&x);
-    let want = by_loops(values, sizes, R::N, adjacent, |b, i| places[b * length + i]);
+    let by_loops = Rotation { width: R::N, adjacent, base: 100.0 };
+    let want = by_loops.of(values, sizes, |b, i| places[b * length + i]);
     assert_close("positions", &widened(&own.to_vec()), &want, rtol, atol);
 
     let shared = rotary.try_at(40, Seq(l)).unwrap().rotate(&x);
-    let want = by_loops(values, sizes, R::N, adjacent, |_, i| 40 + i);
+    let want = by_loops.of(values, sizes, |_, i| 40 + i);
     assert_close("offset", &widened(&shared.to_vec()), &want, rtol, atol);
 }
 

@@ -13,15 +13,13 @@ use crate::{
     fixtures::{assert_close, read_json},
     map_atoms::{
         mapping::{MappedAtom, map_atoms},
-        pairs, reference_reactions,
+        pairs, reference_pairs, reference_reactions,
         smiles::Reaction,
     },
 };
 
 pub(crate) const LAYER: usize = 10;
 pub(crate) const HEAD: usize = 5;
-const PAIRS: &str =
-    "product_atom_to_reactant_atom (token positions, strongest same-element attention)";
 
 pub(crate) fn weights_file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/models/rxnmapper_albert.safetensors")
@@ -89,8 +87,7 @@ fn atoms_are_mapped_as_in_the_reference() {
     for (at, (wanted, reaction)) in reactions.iter().enumerate() {
         let all = attention(&model, LAYER, &reaction.ids);
         let found = pairs(&map_atoms(reaction, head(&all, HEAD, reaction.ids.len())));
-        let wanted: Vec<(usize, usize)> =
-            serde_json::from_value(wanted.json()[PAIRS].clone()).unwrap();
+        let wanted = reference_pairs(wanted);
         assert_eq!(found.len(), wanted.len(), "{}", reaction.text);
         let expected = reference.f32(&format!("{at}.attention_layer10_head5"));
         for (atom, (found, wanted)) in

@@ -10,7 +10,10 @@ use shapeproof::{
 
 use crate::fixtures::{Case, Family, Report, Run, close};
 use crate::masks::{Part, Sizes, joined, narrowed, widened};
-use crate::torch_mha::{Projection, known_inputs, optional, part, projections, set, tolerance};
+use crate::oracle;
+use crate::torch::{
+    Projection, known_inputs, loss, optional, part, projections, set, tensor, tolerance,
+};
 
 #[test]
 fn encoders_and_decoders_are_what_pytorch_computes_in_f32() {
@@ -66,7 +69,7 @@ where
     let sizes = Sizes::new(batch, H::N, length, length, M::N / H::N);
     dyn_size!(batch = batch, length = length);
     let shape = (Batch(batch), Seq(length), Model(M::default()));
-    let x = Tensor::try_from_vec(shape, narrowed(&case.tensors.f64("in.src"))).unwrap();
+    let x = tensor(case, "in.src", shape);
     let scores = (Batch(batch), Heads(H::default()), Query(length), Key(length));
     let parts: Vec<_> = parts(case, sizes).iter().map(|part| part.typed(scores)).collect();
 
@@ -104,10 +107,8 @@ where
     let cross = Sizes::new(batch, H::N, length, seen, M::N / H::N);
     dyn_size!(batch = batch, length = length, seen = seen);
     let model = Model(M::default());
-    let input = |name: &str| narrowed(&case.tensors.f64(name));
-    let x = Tensor::try_from_vec((Batch(batch), Seq(length), model), input("in.tgt")).unwrap();
-    let memory = Tensor::try_from_vec((Batch(batch), Seq(seen), model), input("in.memory"));
-    let memory = memory.unwrap();
+    let x = tensor(case, "in.tgt", (Batch(batch), Seq(length), model));
+    let memory = tensor(case, "in.memory", (Batch(batch), Seq(seen), model));
     let heads = Heads(H::default());
     let scores = (Batch(batch), heads, Query(length), Key(length));
     // That self attention is causal is the layer's own business.
@@ -149,15 +150,6 @@ fn compare<B: Size, S: Size, M: Size, E: Float>(
     close(&format!("output ({how})"), &widened(&y.to_vec()), &want, rtol, atol)
 }
 
-/// Σ up · y, whose gradient of y is what the case says.
-fn loss<B: Size, S: Size, M: Size, E: Float>(
-    case: &Case,
-    y: &Tensor<(Batch<B>, Seq<S>, Model<M>), E>,
-) -> Tensor<(), E> {
-    let up = narrowed(&case.tensors.f64("up.output"));
-    y.mul(&Tensor::try_from_vec(y.shape(), up).unwrap()).sum_all()
-}
-
 /// Compares every gradient of the case. The names of what a layer has begin with `prefix` here.
 fn compare_gradients<E: Float>(
     case: &Case,
@@ -171,8 +163,7 @@ fn compare_gradients<E: Float>(
         let found = gradients.find(parameter.id()).expect(name).to::<f64>();
         let [inputs, outputs] = *found.dims() else { return found.to_vec() };
         // Theirs is over (out, in).
-        let found = found.to_vec();
-        (0..inputs * outputs).map(|i| found[i % inputs * outputs + i / inputs]).collect()
+        oracle::exchanged(&found.to_vec(), [inputs, outputs, 1])
     };
     let (rtol, atol) = tolerance::<E>();
     let decoder = case.config.text("kind") == "decoder";

@@ -1,18 +1,21 @@
-//! PyTorch's `MultiheadAttention`, forward: every case of the family `mha`.
+//! PyTorch's `MultiheadAttention`: every case of the family `mha`, forward and, where it has numbers,
+//! backward.
 //!
 //! Widths and heads are types, so they are dispatched over a closed list; batch and
 //! lengths are read at run time.
 
-use safetensors::Dtype;
 use shapeproof::{
-    AttentionBias, Batch, Bias, BiasKind, DivisibleBy, Float, Folded, Gradients, Heads, Infer, Key,
-    Linear, Mask, Mode, Model, MultiHeadAttention, NoBias, Parameter, Query, Seq, Size, Static,
-    Tensor, Train, bf16, dispatch, dyn_size, f16,
+    AttentionBias, Batch, Bias, BiasKind, DivisibleBy, Float, Gradients, Heads, Infer, Key, Mode,
+    Model, MultiHeadAttention, NoBias, Parameter, Query, Seq, Size, Static, Tensor, Train, bf16,
+    dispatch, dyn_size, f16,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close};
-use crate::masks::{Over, Part, Sizes, joined, narrowed, widened};
+use crate::masks::{Part, Sizes, joined, narrowed, widened};
 use crate::oracle;
+use crate::torch::{
+    Projection, known_inputs, optional, part, projections, set, tolerance, weight_of,
+};
 
 #[test]
 fn multi_head_attention_is_what_pytorch_computes_in_f32() {
@@ -32,18 +35,6 @@ fn multi_head_attention_is_what_pytorch_computes_in_f16() {
 #[test]
 fn multi_head_attention_is_what_pytorch_computes_in_bf16() {
     Report::run("in bf16", &Family::open("torch/mha"), check::<bf16>);
-}
-
-/// What is allowed: the fixtures' own tolerance for f32, rounding for f64. For halves so many
-/// units of rounding of numbers around 1: the inputs are rounded, and what every step of a layer writes,
-/// and all that is added up in f32.
-pub(crate) fn tolerance<E: Float>() -> (f64, f64) {
-    match E::NAME {
-        "f64" => (1e-9, 1e-10),
-        "f16" => (16.0 / 2048.0, 16.0 / 2048.0),
-        "bf16" => (8.0 / 256.0, 8.0 / 256.0),
-        _ => (1e-4, 1e-5),
-    }
 }
 
 fn check<E: Float>(case: &Case) -> Result<Run, String> {
@@ -70,15 +61,6 @@ fn check<E: Float>(case: &Case) -> Result<Run, String> {
     })
     .map_err(|error| error.to_string())??;
     Ok(Run::Passed)
-}
-
-/// An `Err` for an input that the runner does not know what to do with.
-pub(crate) fn known_inputs(case: &Case, known: &[&str]) -> Result<(), String> {
-    let unknown = |name: &&str| name.strip_prefix("in.").is_some_and(|name| !known.contains(&name));
-    match case.tensors.names().find(unknown) {
-        Some(name) => Err(format!("the runner does not know the input {name:?}")),
-        None => Ok(()),
-    }
 }
 
 /// Self attention by the fused projection.
@@ -161,31 +143,7 @@ where
     if case.tensors.has("in.value") {
         found.push(("value", in_order(case, &gradients.of(&of_v))));
     }
-    let stacked = [
-        weight_of(&gradients, &layer.q),
-        weight_of(&gradients, &layer.k),
-        weight_of(&gradients, &layer.v),
-    ];
-    if case.tensors.has("grad64.in_proj_weight") {
-        found.push(("in_proj_weight", stacked.concat()));
-    } else {
-        found.extend(["q_proj_weight", "k_proj_weight", "v_proj_weight"].into_iter().zip(stacked));
-    }
-    let biases = [
-        <B::Query as BiasKind>::get(&layer.q.bias).map(|p| widened(&gradients.of(p).to_vec())),
-        <B::Key as BiasKind>::get(&layer.k.bias).map(|p| widened(&gradients.of(p).to_vec())),
-        <B::Value as BiasKind>::get(&layer.v.bias).map(|p| widened(&gradients.of(p).to_vec())),
-    ];
-    if case.tensors.has("grad64.in_proj_bias") {
-        found.push(("in_proj_bias", biases.into_iter().flatten().flatten().collect()));
-    }
-    found.push(("out_proj.weight", weight_of(&gradients, &layer.out)));
-    if let Some(bias) = <B::Out as BiasKind>::get(&layer.out.bias) {
-        found.push(("out_proj.bias", widened(&gradients.of(bias).to_vec())));
-    }
-    for (name, parameter) in [("bias_k", &layer.bias_k), ("bias_v", &layer.bias_v)] {
-        found.extend(parameter.iter().map(|p| (name, widened(&gradients.of(p).to_vec()))));
-    }
+    found.extend(of_parameters(case, &layer, &gradients));
     let asked = case.tensors.names().filter(|name| name.starts_with("grad64.")).count();
     if asked != found.len() {
         return Err(format!("{asked} gradients, of which {} are compared", found.len()));
@@ -200,15 +158,47 @@ where
     Ok(())
 }
 
-/// The gradient of a map's weight, over (out, in).
-fn weight_of<I: shapeproof::Axis, O: shapeproof::Axis, B: BiasKind, E: Float>(
+/// The gradients of the layer's parameters, as the case names them.
+fn of_parameters<M, H, KM, VM, B, E>(
+    case: &Case,
+    layer: &MultiHeadAttention<M, H, KM, VM, B, E>,
     gradients: &Gradients,
-    map: &Linear<I, O, B, E>,
-) -> Vec<f64> {
-    let found = gradients.of(&map.weight);
-    let (inputs, outputs) = (found.dims()[0], found.dims()[1]);
-    let found = widened(&found.to_vec());
-    (0..inputs * outputs).map(|i| found[i % inputs * outputs + i / inputs]).collect()
+) -> Vec<(&'static str, Vec<f64>)>
+where
+    M: DivisibleBy<H>,
+    H: Static,
+    KM: Static,
+    VM: Static,
+    B: AttentionBias,
+    E: Float,
+{
+    let mut found = Vec::new();
+    let stacked = [
+        weight_of(gradients, &layer.q),
+        weight_of(gradients, &layer.k),
+        weight_of(gradients, &layer.v),
+    ];
+    if case.tensors.has("grad64.in_proj_weight") {
+        found.push(("in_proj_weight", stacked.concat()));
+    } else {
+        found.extend(["q_proj_weight", "k_proj_weight", "v_proj_weight"].into_iter().zip(stacked));
+    }
+    let biases = [
+        <B::Query as BiasKind>::get(&layer.q.bias).map(|p| widened(&gradients.of(p).to_vec())),
+        <B::Key as BiasKind>::get(&layer.k.bias).map(|p| widened(&gradients.of(p).to_vec())),
+        <B::Value as BiasKind>::get(&layer.v.bias).map(|p| widened(&gradients.of(p).to_vec())),
+    ];
+    if case.tensors.has("grad64.in_proj_bias") {
+        found.push(("in_proj_bias", biases.into_iter().flatten().flatten().collect()));
+    }
+    found.push(("out_proj.weight", weight_of(gradients, &layer.out)));
+    if let Some(bias) = <B::Out as BiasKind>::get(&layer.out.bias) {
+        found.push(("out_proj.bias", widened(&gradients.of(bias).to_vec())));
+    }
+    for (name, parameter) in [("bias_k", &layer.bias_k), ("bias_v", &layer.bias_v)] {
+        found.extend(parameter.iter().map(|p| (name, widened(&gradients.of(p).to_vec()))));
+    }
+    found
 }
 
 /// The elements in the order of the case's activations.
@@ -267,62 +257,6 @@ where
     }
 }
 
-/// The weight, over (out, in), and the bias of one linear map.
-pub(crate) struct Projection {
-    pub(crate) weight: Vec<f64>,
-    pub(crate) bias: Option<Vec<f64>>,
-}
-
-/// q, k and v, from three weights or from the packed one under `prefix`.
-pub(crate) fn projections(case: &Case, prefix: &str) -> [Projection; 3] {
-    let packed = format!("{prefix}in_proj_weight");
-    let weights = if case.tensors.has(&packed) {
-        thirds(&case.tensors.f64(&packed))
-    } else {
-        ["q", "k", "v"].map(|of| case.tensors.f64(&format!("{prefix}{of}_proj_weight")))
-    };
-    let biases = optional(case, &format!("{prefix}in_proj_bias")).map(|packed| thirds(&packed));
-    let mut part = 0;
-    weights.map(|weight| {
-        part += 1;
-        Projection { weight, bias: biases.as_ref().map(|biases| biases[part - 1].clone()) }
-    })
-}
-
-pub(crate) fn optional(case: &Case, name: &str) -> Option<Vec<f64>> {
-    case.tensors.has(name).then(|| case.tensors.f64(name))
-}
-
-fn thirds(packed: &[f64]) -> [Vec<f64>; 3] {
-    let third = packed.len() / 3;
-    [0, 1, 2].map(|part| packed[part * third..][..third].to_vec())
-}
-
-/// Gives a linear map its numbers. A bias in one of the two alone is an error.
-pub(crate) fn set<I, O, B, E>(linear: &mut Linear<I, O, B, E>, of: &Projection)
-where
-    I: shapeproof::Axis,
-    O: shapeproof::Axis,
-    B: BiasKind,
-    E: Float,
-{
-    let (input, output) = linear.weight.shape();
-    let inputs = input.size().get();
-    assert_eq!(of.weight.len(), inputs * output.size().get(), "elements of a weight");
-    let weight =
-        Tensor::from_fn_in((input, output), |at| E::from_f64(of.weight[at[1] * inputs + at[0]]));
-    linear.weight.set(weight);
-    match (B::get_mut(&mut linear.bias), &of.bias) {
-        (Some(bias), Some(values)) => {
-            bias.set(Tensor::try_from_vec((output,), narrowed(values)).unwrap());
-        }
-        (None, None) => {}
-        (mine, _) => {
-            panic!("a bias in the {} alone", if mine.is_some() { "layer" } else { "file" })
-        }
-    }
-}
-
 /// (B,L,E), or (L,B,E) where the case has the sequence first, or (L,E): as (B,L,E).
 fn activations<B: Size, S: Size, M: Size, E: Float>(
     case: &Case,
@@ -363,17 +297,6 @@ fn parts(case: &Case) -> Vec<Part> {
     parts
 }
 
-/// A mask in which `true` leaves out, or numbers to be added.
-pub(crate) fn part(case: &Case, name: &str, sizes: Sizes, dims: &[usize]) -> Part {
-    if case.tensors.dtype(name) != Dtype::BOOL {
-        return Part::Bias(Over::matched(sizes, dims, &case.tensors.f64(name)));
-    }
-    let values = case.tensors.bools(name);
-    dyn_size!(count = values.len());
-    let hidden = Tensor::try_from_vec((shapeproof::Flat(count),), values).unwrap();
-    Part::Keep(Over::matched(sizes, dims, &Mask::hide(&hidden).to_vec()))
-}
-
 fn compare_output<B: Size, S: Size, M: Size, E: Float>(
     case: &Case,
     how: &str,
@@ -387,10 +310,7 @@ fn compare_output<B: Size, S: Size, M: Size, E: Float>(
         return rows_without_keys_are_the_bias::<E>(case, &widened(&y.to_vec()));
     }
     let want = case.tensors.f64("out64.output");
-    let seq_first =
-        case.tensors.dims("out64.output").len() == 3 && !case.config.flag("batch_first");
-    let got = if seq_first { y.transpose(Batch, Seq).to_vec() } else { y.to_vec() };
-    close(&name, &widened(&got), &want, rtol, atol)
+    close(&name, &in_order(case, y), &want, rtol, atol)
 }
 
 fn compare_weights<B: Size, H: Static, Q: Size, K: Size, E: Float>(
@@ -431,22 +351,13 @@ fn by_rule(case: &Case) -> (Vec<f64>, Vec<f64>) {
         let input = *case.tensors.dims(source).last().unwrap();
         let rows = batch_first(case, source);
         let y = oracle::linear(&rows, &of.weight, of.bias.as_deref(), input);
-        by_head(&y, length, heads, width)
+        oracle::exchanged(&y, [length, heads, sizes.dim])
     };
     let q = projected("in.query", &q, sizes.queries);
     let k = projected(key, &k, sizes.keys);
     let v = projected(value, &v, sizes.keys);
     let (y, weights) = oracle::attention(sizes, [&q, &k, &v], None, &parts(case));
-    // (B,H,L,D) to (B,L,E): the same exchange of two axes the other way round.
-    let merged: Vec<f64> = y
-        .chunks(heads * sizes.queries * sizes.dim)
-        .flat_map(|sample| {
-            let at =
-                |i: usize, h: usize| &sample[(h * sizes.queries + i) * sizes.dim..][..sizes.dim];
-            let rows = (0..sizes.queries).flat_map(move |i| (0..heads).map(move |h| at(i, h)));
-            rows.flatten().copied().collect::<Vec<_>>()
-        })
-        .collect();
+    let merged = oracle::exchanged(&y, [heads, sizes.queries, sizes.dim]);
     let (weight, bias) =
         (case.tensors.f64("param.out_proj.weight"), optional(case, "param.out_proj.bias"));
     (oracle::linear(&merged, &weight, bias.as_deref(), width), weights)
@@ -456,24 +367,11 @@ fn by_rule(case: &Case) -> (Vec<f64>, Vec<f64>) {
 fn batch_first(case: &Case, name: &str) -> Vec<f64> {
     let (values, dims) = (case.tensors.f64(name), case.tensors.dims(name));
     match *dims {
-        [length, batch, width] if !case.config.flag("batch_first") => (0..batch * length)
-            .flat_map(|row| &values[(row % length * batch + row / length) * width..][..width])
-            .copied()
-            .collect(),
+        [length, batch, width] if !case.config.flag("batch_first") => {
+            oracle::exchanged(&values, [length, batch, width])
+        }
         _ => values,
     }
-}
-
-/// (B,L,E) to (B,H,L,D).
-fn by_head(x: &[f64], length: usize, heads: usize, width: usize) -> Vec<f64> {
-    let dim = width / heads;
-    let mut out = Vec::with_capacity(x.len());
-    for sample in x.chunks(length * width) {
-        for h in 0..heads {
-            sample.chunks(width).for_each(|row| out.extend(&row[h * dim..][..dim]));
-        }
-    }
-    out
 }
 
 fn rows_without_keys_are_the_bias<E: Float>(case: &Case, output: &[f64]) -> Result<(), String> {
@@ -497,15 +395,4 @@ fn rows_without_keys_are_the_bias<E: Float>(case: &Case, output: &[f64]) -> Resu
         }
     }
     if found == 0 { Err("no row is all masked".into()) } else { Ok(()) }
-}
-
-#[test]
-fn a_mask_over_batch_times_heads_is_unfolded_batch_first() {
-    dyn_size!(batch = 2, queries = 1, keys = 1);
-    let folded = Folded::try_new(Batch(batch), Heads(shapeproof::C::<3>)).unwrap();
-    let shape = (folded, Query(queries), Key(keys));
-    let mask = Tensor::try_from_vec(shape, vec![0, 1, 2, 10, 11, 12]).unwrap();
-    let by_name = mask.unfold(Batch, Heads);
-    assert_eq!(by_name.try_at(&[1, 2, 0, 0]).unwrap(), 12);
-    assert_eq!(by_name.try_at(&[0, 2, 0, 0]).unwrap(), 2);
 }

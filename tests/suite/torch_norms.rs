@@ -2,14 +2,14 @@
 //! family `norms`. Every size is read at run time.
 
 use shapeproof::{
-    Batch, Embedding, EndsWith, Flat, Float, Heads, Hidden, Infer, Key, LayerNorm, Linear, Mode,
-    Model, NoBias, Query, RmsNorm, Seq, Shape, Size, Tensor, Trailing, Vocab, bf16, dyn_size, f16,
+    Batch, Embedding, EndsWith, Flat, Float, Heads, Hidden, Infer, Key, LayerNorm, Linear, Model,
+    NoBias, Query, RmsNorm, Seq, Tensor, Trailing, Vocab, bf16, dyn_size, f16,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close, skip};
 use crate::gradients::torch::cross_entropy_of;
 use crate::masks::{narrowed, widened};
-use crate::torch_mha::{Projection, known_inputs, optional, set, tolerance};
+use crate::torch::{Projection, known_inputs, optional, set, tolerance};
 
 #[test]
 fn norms_and_activations_are_what_pytorch_computes_in_f32() {
@@ -232,11 +232,12 @@ fn embedding<E: Float>(case: &Case) -> Computed<E> {
         embedding.weight.set(weight); // a loaded table brings its own padding row
     }
     let flat = Tensor::try_from_vec((Seq(count),), ids.clone()).unwrap();
-    let mut results = vec![("flat", embed(&embedding, &flat, &mut Infer))];
+    let mut results = vec![("flat", embedding.try_forward(&flat, &mut Infer).unwrap().to_vec())];
     if let [batch, length] = *case.tensors.dims("in.ids") {
         dyn_size!(batch = batch, length = length);
         let ids = Tensor::try_from_vec((Batch(batch), Seq(length)), ids).unwrap();
-        results.push(("batched", embed(&embedding, &ids, &mut Infer)));
+        let rows = embedding.try_forward(&ids, &mut Infer).unwrap();
+        results.push(("batched", rows.to_vec()));
     }
     results
 }
@@ -248,15 +249,4 @@ fn cross_entropy<E: Float>(case: &Case) -> Computed<E> {
     let logits = narrowed(&case.tensors.f64("in.logits"));
     let logits: Tensor<_, E> = Tensor::try_from_vec(shape, logits).unwrap();
     vec![("loss", cross_entropy_of(case, &logits).to_vec())]
-}
-
-fn embed<S, V: Size, M: Size, E: Float>(
-    embedding: &Embedding<Vocab<V>, Model<M>, E>,
-    ids: &Tensor<S, i64>,
-    mode: &mut impl Mode,
-) -> Vec<E>
-where
-    S: Shape + shapeproof::Appends<(Model<M>,)>,
-{
-    embedding.try_forward(ids, mode).unwrap().to_vec()
 }

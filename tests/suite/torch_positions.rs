@@ -8,8 +8,8 @@ use shapeproof::{
 };
 
 use crate::fixtures::{Case, Family, assert_close, close};
-use crate::masks::{narrowed, widened};
-use crate::torch_mha::tolerance;
+use crate::masks::widened;
+use crate::torch::{loss, tensor, tolerance};
 
 fn case(name: &str) -> Case {
     let mut cases = Family::open("torch/positions").cases;
@@ -41,12 +41,11 @@ fn alibi_slopes_are_those_of_the_paper_and_its_code() {
 fn alibi_attends_as_the_reference_does() {
     fn check<E: Float>() {
         let case = case("alibi_attention");
-        let values = |name: &str| narrowed::<E>(&case.tensors.f64(name));
         dyn_size!(batch = 2, queries = 4, keys = 6);
         let (batch, heads, dim) = (Batch(batch), Heads(C::<3>), HeadDim(C::<3>));
-        let q = Tensor::try_from_vec((batch, heads, Query(queries), dim), values("in.q")).unwrap();
-        let k = Tensor::try_from_vec((batch, heads, Key(keys), dim), values("in.k")).unwrap();
-        let v = Tensor::try_from_vec((batch, heads, Key(keys), dim), values("in.v")).unwrap();
+        let q = tensor::<_, E>(&case, "in.q", (batch, heads, Query(queries), dim));
+        let k = tensor(&case, "in.k", (batch, heads, Key(keys), dim));
+        let v = tensor(&case, "in.v", (batch, heads, Key(keys), dim));
         let alibi = Alibi::<C<3>, E>::new();
         let (rtol, atol) = tolerance::<E>();
         let y = Attention::new().apply(&q, &k, &v, &alibi);
@@ -148,14 +147,11 @@ fn relative_positions_attend_as_the_reference_does() {
     ) -> Result<(), String> {
         let size = |name| case.config.usize(name);
         dyn_size!(batch = size("batch"), queries = size("query_len"), keys = size("key_len"));
-        let values = |name: &str| narrowed::<E>(&case.tensors.f64(name));
         let (batch, heads, dim) = (Batch(batch), Heads(H::default()), HeadDim(D::default()));
-        let q = Tensor::try_from_vec((batch, heads, Query(queries), dim), values("in.q")).unwrap();
-        let k = Tensor::try_from_vec((batch, heads, Key(keys), dim), values("in.k")).unwrap();
-        let v = Tensor::try_from_vec((batch, heads, Key(keys), dim), values("in.v")).unwrap();
-        let table = |name| {
-            Tensor::try_from_vec((shapeproof::Distance(T::default()), dim), values(name)).unwrap()
-        };
+        let q = tensor::<_, E>(case, "in.q", (batch, heads, Query(queries), dim));
+        let k = tensor(case, "in.k", (batch, heads, Key(keys), dim));
+        let v = tensor(case, "in.v", (batch, heads, Key(keys), dim));
+        let table = |name| tensor(case, name, (shapeproof::Distance(T::default()), dim));
         let positions =
             RelativePositions::<T, D, HeadDim<D>, E>::new(X::default(), table("in.rel_key"))
                 .with_values(table("in.rel_value"));
@@ -173,8 +169,7 @@ fn relative_positions_attend_as_the_reference_does() {
         let mut train = Train::seeded(0);
         let (q_read, k_read, v_read) = (train.read(&q), train.read(&k), train.read(&v));
         let y = positions.forward_at((&q_read, &starts), &k_read, &v_read, NoMask, &mut train);
-        let up = Tensor::try_from_vec(y.shape(), values("up.output")).unwrap();
-        let gradients = train.backward(&y.mul(&up).sum_all());
+        let gradients = train.backward(&loss(case, &y));
         let found = [
             ("q", gradients.of(&q).to_vec()),
             ("k", gradients.of(&k).to_vec()),

@@ -10,8 +10,8 @@ use shapeproof::{
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close};
-use crate::masks::{Over, Part, Sizes, joined, learned, narrowed, widened};
-use crate::torch_mha::{known_inputs, tolerance};
+use crate::masks::{Over, Part, Sizes, joined, learned, widened};
+use crate::torch::{known_inputs, loss, tensor, tolerance};
 
 #[test]
 fn scaled_dot_product_attention_is_what_pytorch_computes_in_f32() {
@@ -103,10 +103,9 @@ where
     dyn_size!(batch = sizes.batch, queries = sizes.queries, keys = sizes.keys);
     let (batch, heads, query, key) = (Batch(batch), Heads(H::default()), Query(queries), Key(keys));
     let dim = HeadDim(D::default());
-    let values = |name| narrowed::<E>(&case.tensors.f64(name));
-    let q = Tensor::try_from_vec((batch, heads, query, dim), values("in.q")).unwrap();
-    let k = Tensor::try_from_vec((batch, kv_heads, key, dim), values("in.k")).unwrap();
-    let v = Tensor::try_from_vec((batch, kv_heads, key, value), values("in.v")).unwrap();
+    let q = tensor::<_, E>(case, "in.q", (batch, heads, query, dim));
+    let k = tensor(case, "in.k", (batch, kv_heads, key, dim));
+    let v = tensor(case, "in.v", (batch, kv_heads, key, value));
     let parts = parts(case, sizes);
     let typed: Vec<_> = parts.iter().map(|part| part.typed((batch, heads, query, key))).collect();
 
@@ -138,8 +137,7 @@ where
         })
         .collect();
     let y = attention.apply(&q, &k, &v, joined(&typed));
-    let up = Tensor::try_from_vec(y.shape(), values("up.output")).unwrap();
-    let gradients = train.backward(&y.mul(&up).sum_all());
+    let gradients = train.backward(&loss(case, &y));
     let mut found = vec![
         ("q", widened(&gradients.of(&of_q).to_vec())),
         ("k", widened(&gradients.of(&of_k).to_vec())),

@@ -3,7 +3,7 @@
 
 use crate::fixtures::shipped_dir;
 use crate::io::Folder;
-use crate::torch_mha::tolerance;
+use crate::torch::tolerance;
 use shapeproof::{
     Activation, AnyTensor, Batch, Bias, C, Checkpoint, Comparison, DecoderLayer, Embedding,
     Encoder, EncoderConfig, EncoderLayer, Float, FloatTensor, GatedFeedForward, Generator,

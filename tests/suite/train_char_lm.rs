@@ -22,9 +22,9 @@ use self::{
 };
 use crate::dtype::Dtype;
 use crate::io::Folder;
+use crate::modules::{bits, names};
 use shapeproof::{
-    Batch, C, Generator, Infer, Seq, Static, Tensor, count_parameters, parameters,
-    try_cross_entropy,
+    Batch, C, Generator, Infer, Seq, Static, Tensor, count_parameters, try_cross_entropy,
 };
 use std::ffi::OsString;
 
@@ -49,6 +49,17 @@ fn without_arguments_a_run_has_600_steps() {
     assert_eq!(parse(&["--steps", "5", "-h"]), Ok(Command::Help));
     for option in ["--steps", "--seed", "--out", "--resume"] {
         assert!(cli::HELP.contains(option));
+    }
+}
+
+#[test]
+fn a_run_that_was_stopped_says_which_arguments_go_on_with_it() {
+    let of = |dtype| Request { steps: 7, seed: 5, out: "a/b".into(), dtype, resume: false };
+    for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16] {
+        let arguments = cli::resuming(&of(dtype));
+        let resumed = parse(&arguments.split(' ').collect::<Vec<_>>());
+        // The seed of a run is in its file.
+        assert_eq!(resumed, Ok(Command::Train(Request { seed: 1, resume: true, ..of(dtype) })));
     }
 }
 
@@ -114,7 +125,7 @@ fn windows_are_followed_by_their_targets_and_do_not_reach_what_is_held_out() {
 fn the_model_has_the_parameters_of_the_recipe() {
     let model = CharLm::<f32>::new(&mut Generator::seeded(1));
     assert_eq!(count_parameters(&model), 108_544);
-    let names: Vec<_> = parameters(&model).into_iter().map(|(name, _)| name).collect();
+    let names = names(&model);
     assert_eq!(names[0], "characters.weight");
     assert!(names.iter().all(|name| !name.contains("head")), "the head is tied");
 }
@@ -141,11 +152,6 @@ fn a_character_depends_on_none_that_follows() {
 fn a_run_that_is_interrupted_goes_on_with_the_same_bits() {
     let (folder, text) = (Folder::new(), Text::new(PLAY));
     let path = folder.path("run.safetensors");
-    let values = |run: &Run| -> Vec<Vec<u32>> {
-        let bits = |x: f32| x.to_bits();
-        let all = parameters(&run.model).into_iter();
-        all.map(|(_, it)| it.value().to::<f32>().to_vec().into_iter().map(bits).collect()).collect()
-    };
     let mut whole = Run::<f32>::new(2, 5).unwrap();
     // Of a model that knows nothing yet: near ln 68.
     assert!((whole.step(&text).unwrap() - 4.22).abs() < 0.1);
@@ -156,10 +162,10 @@ fn a_run_that_is_interrupted_goes_on_with_the_same_bits() {
     first.save(&path).unwrap();
     let mut second = Run::<f32>::resume(2, &path).unwrap();
     assert_eq!(second.step, 1);
-    assert_eq!(values(&second), values(&first));
+    assert_eq!(bits(&second.model), bits(&first.model));
     second.step(&text).unwrap();
-    assert_eq!(values(&second), values(&whole));
-    assert_ne!(values(&second), values(&first));
+    assert_eq!(bits(&second.model), bits(&whole.model));
+    assert_ne!(bits(&second.model), bits(&first.model));
     assert!(Run::<f32>::resume(2, &folder.path("other")).is_err());
 }
 

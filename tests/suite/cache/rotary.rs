@@ -8,22 +8,11 @@ use shapeproof::{
 use super::{positions, tensor};
 use crate::fixtures::{Case, Family, assert_close};
 use crate::masks::{narrowed, widened};
-use crate::oracle::tolerance;
+use crate::oracle::{Rotation, tolerance};
 
-/// Split halves: entry i turns with entry i + D/2 by position · θ^(−2i/D).
-fn rotated(x: &[f64], width: usize, theta: f64, at: &[usize]) -> Vec<f64> {
-    let half = width / 2;
-    let mut out = x.to_vec();
-    for (row, x) in out.chunks_mut(width).enumerate() {
-        for i in 0..half {
-            let position = u32::try_from(at[row % at.len()]).unwrap();
-            let angle = f64::from(position) * theta.powf(-2.0 * i as f64 / width as f64);
-            let (a, b) = (x[i], x[i + half]);
-            x[i] = a * angle.cos() - b * angle.sin();
-            x[i + half] = a * angle.sin() + b * angle.cos();
-        }
-    }
-    out
+/// Rows of this width at these positions, turned by split halves.
+fn rotated(x: &[f64], width: usize, base: f64, at: &[usize]) -> Vec<f64> {
+    Rotation { width, adjacent: false, base }.of(x, [1, at.len(), width], |_, row| at[row])
 }
 
 type Cached<E> = KvCache<C<2>, KvHeads<C<2>>, C<9>, C<6>, HeadDim<C<6>>, E>;
@@ -81,7 +70,7 @@ fn rotary_decoding_in_chunks_equals_the_reference() {
     }
 }
 
-// G07
+// fla-org/flash-linear-attention#766
 #[test]
 fn every_layer_is_at_the_same_position() {
     type Keys<T> = Tensor<(Batch<C<1>>, Heads<C<1>>, Key<T>, HeadDim<C<2>>)>;

@@ -6,9 +6,10 @@ use shapeproof::{
 };
 
 use crate::masks::{Part, Sizes, attend, bits, narrowed};
+use crate::oracle::exchanged;
 use crate::random::Random;
 
-// G01
+// reczoo/FuxiCTR#30
 #[test]
 fn a_head_has_its_features_of_every_position() {
     let x =
@@ -19,7 +20,7 @@ fn a_head_has_its_features_of_every_position() {
     assert_eq!(heads.merge_heads(), x);
 }
 
-// G01, its kind
+// reczoo/FuxiCTR#30, its kind
 #[test]
 fn splitting_moves_no_feature_to_another_position_for_any_sizes() {
     fn check<M: DivisibleBy<H>, H: Static>(batch: usize, length: usize) {
@@ -49,7 +50,7 @@ fn splitting_moves_no_feature_to_another_position_for_any_sizes() {
     }
 }
 
-// G23
+// rust-ndarray/ndarray#643
 #[test]
 fn flattening_reads_a_transposed_tensor_in_its_own_order() {
     let x = Tensor::<(Query<C<2>>, Key<C<3>>), i32>::from([[0, 1, 2], [3, 4, 5]]);
@@ -64,7 +65,7 @@ fn flattening_reads_a_transposed_tensor_in_its_own_order() {
     assert_eq!(turned.to_vec(), [0, 3, 1, 4, 2, 5]);
 }
 
-// G23, its kind
+// rust-ndarray/ndarray#643, its kind
 #[test]
 fn every_order_of_the_axes_is_read_in_its_own_order() {
     type Three = (Batch<C<2>>, Seq<C<3>>, Model<C<4>>);
@@ -97,23 +98,17 @@ fn every_order_of_the_axes_is_read_in_its_own_order() {
     }
 }
 
-// G23: attention to strided views equals attention to packed copies, bit for bit
+// rust-ndarray/ndarray#643: attention to strided views equals attention to packed copies, bit for bit
 #[test]
 fn attention_reads_split_heads_where_they_lie() {
     let sizes = Sizes::new(2, 3, 4, 4, 2);
     let mut random = Random::new(23);
     let [q, k, v] = random.inputs(sizes);
     // The same numbers in the order (batch, length, heads, dim), as a projection leaves them.
-    let interleave = |x: &[f64]| -> Vec<f32> {
-        let at = |b: usize, s: usize, h: usize, d: usize| x[((b * 3 + h) * 4 + s) * 2 + d];
-        let index = |i: usize| at(i / 24, i / 6 % 4, i / 2 % 3, i % 2);
-        narrowed(&(0..x.len()).map(index).collect::<Vec<_>>())
-    };
     type Rows = (Batch<C<2>>, Seq<C<4>>, Model<C<6>>);
     let split = |x: &[f64]| {
-        Tensor::<Rows>::try_from_vec(Default::default(), interleave(x))
-            .unwrap()
-            .split_heads::<C<3>>()
+        let rows = narrowed(&exchanged(x, [3, 4, 2]));
+        Tensor::<Rows>::try_from_vec(Default::default(), rows).unwrap().split_heads::<C<3>>()
     };
     let (query, key, value) = (split(&q), split(&k), split(&v));
     let (query, value) = (query.rename(Seq, Query), value.rename(Seq, Key));

@@ -1,35 +1,18 @@
 //! Which way a mask means, where it lies, what it is combined with.
 
 use shapeproof::{
-    Batch, C, Causal, CausalFromStart, EncoderConfig, EncoderLayer, Generator, HeadDim, Heads,
-    Infer, Key, Mask, MaskFor, Model, MultiHeadAttention, Parameter, Query, ScoreBias, Seq, Tensor,
-    scaled_dot_product_attention,
+    Batch, C, Causal, CausalFromStart, EncoderConfig, EncoderLayer, Generator, Infer, Key, Mask,
+    Model, MultiHeadAttention, Parameter, ScoreBias, Seq, Tensor, scaled_dot_product_attention,
 };
 
-use super::{attention_equals_plain_loops, same_bits};
+use super::{ByHead, K, Q, attention_equals_plain_loops, means, same_bits};
 use crate::masks::{Over, Part, Sizes, attend};
-
-type Q<const N: usize> = Query<C<N>>;
-type K<const N: usize> = Key<C<N>>;
-type One = HeadDim<C<1>>;
-type ByHead<const B: usize, const H: usize, S> = Tensor<(Batch<C<B>>, Heads<C<H>>, S, One)>;
-type Scores<const L: usize, const S: usize> = (Batch<C<1>>, Heads<C<1>>, Q<L>, K<S>);
-
-/// Queries of 0 weigh all visible keys alike: the output is their values' mean.
-fn means<const L: usize, const S: usize>(
-    values: [f32; S],
-    mask: impl MaskFor<Scores<L, S>>,
-) -> Vec<f32> {
-    let (q, k) = (ByHead::<1, 1, Q<L>>::zeros(), ByHead::<1, 1, K<S>>::ones());
-    let v = ByHead::<1, 1, K<S>>::try_from_vec(k.shape(), values.to_vec()).unwrap();
-    scaled_dot_product_attention(&q, &k, &v, mask).to_vec()
-}
 
 fn keys<const S: usize>(flags: [bool; S]) -> Tensor<(K<S>,), bool> {
     Tensor::from(flags)
 }
 
-// G02
+// line/lighthouse#77
 #[test]
 fn a_mask_of_each_sample_reaches_all_heads_of_that_sample_and_no_other() {
     let q = ByHead::<2, 2, Q<2>>::zeros();
@@ -43,7 +26,7 @@ fn a_mask_of_each_sample_reaches_all_heads_of_that_sample_and_no_other() {
     assert_eq!(y.to_vec(), [2.0, 2.0, 2.0, 2.0, 10.0, 10.0, 10.0, 10.0]);
 }
 
-// G02, its kind
+// line/lighthouse#77, its kind
 #[test]
 fn masks_over_any_axes_equal_plain_loops_for_any_sizes() {
     for axes in 0..8 {
@@ -53,7 +36,7 @@ fn masks_over_any_axes_equal_plain_loops_for_any_sizes() {
     }
 }
 
-// G03
+// pytorch/pytorch#170415
 #[test]
 fn keep_shows_what_is_true_and_hide_shows_the_rest() {
     let flags = keys([true, true, false]);
@@ -63,7 +46,7 @@ fn keep_shows_what_is_true_and_hide_shows_the_rest() {
     assert_eq!(means::<1, 3>(values, &flags), [1.5], "a bare mask keeps");
 }
 
-// G03, its kind
+// pytorch/pytorch#170415, its kind
 #[test]
 fn hiding_what_a_mask_keeps_not_is_the_mask() {
     fn inverted(part: Part) -> Part {
@@ -78,7 +61,7 @@ fn hiding_what_a_mask_keeps_not_is_the_mask() {
     );
 }
 
-// G04
+// pytorch/pytorch#41508
 #[test]
 fn a_query_that_sees_no_key_gets_zero() {
     let q = ByHead::<1, 1, Q<2>>::from([[[[1.0], [1.0]]]]);
@@ -90,7 +73,7 @@ fn a_query_that_sees_no_key_gets_zero() {
     assert_eq!(weights.to_vec(), [1.0, 0.0, 0.0, 0.0]);
 }
 
-// G04, its kind: hidden by a mask, by −∞, by both, by causality
+// pytorch/pytorch#41508, its kind: hidden by a mask, by −∞, by both, by causality
 #[test]
 fn nothing_visible_is_exactly_zero_however_it_came_about() {
     let sizes = Sizes::new(2, 3, 5, 3, 4);
@@ -113,7 +96,7 @@ fn nothing_visible_is_exactly_zero_however_it_came_about() {
     }
 }
 
-// G04, in a layer
+// pytorch/pytorch#41508, in a layer
 #[test]
 fn a_padded_out_sample_leaves_a_layer_with_its_output_bias() {
     let mut generator = Generator::seeded(4);
@@ -132,7 +115,7 @@ fn a_padded_out_sample_leaves_a_layer_with_its_output_bias() {
     assert!(y.to_vec().iter().all(|x| x.is_finite()));
 }
 
-// G06
+// pytorch/pytorch#103082
 #[test]
 fn causal_is_aligned_to_the_end_and_the_other_alignment_has_its_own_name() {
     assert_eq!(means::<1, 3>([3.0, 6.0, 9.0], Causal), [6.0]);
@@ -141,7 +124,7 @@ fn causal_is_aligned_to_the_end_and_the_other_alignment_has_its_own_name() {
     assert_eq!(means::<2, 4>([4.0, 8.0, 12.0, 16.0], CausalFromStart), [4.0, 6.0]);
 }
 
-// G06, its kind
+// pytorch/pytorch#103082, its kind
 #[test]
 fn causal_masks_equal_plain_loops_for_any_lengths() {
     attention_equals_plain_loops(|_, _| vec![Part::Causal]);
@@ -169,7 +152,7 @@ fn a_prefix_shows_its_keys_to_every_query_and_is_causal_behind_them() {
     assert_eq!(means::<3, 3>(values, Prefix(9)), [4.0; 3]);
 }
 
-// G08
+// huggingface/candle#3567
 #[test]
 fn padding_leaves_causality_on() {
     let values = [3.0, 6.0, 9.0];
@@ -180,7 +163,7 @@ fn padding_leaves_causality_on() {
     assert_eq!(means::<3, 3>(values, Causal & left), [0.0, 6.0, 7.5]);
 }
 
-// G08, its kind
+// huggingface/candle#3567, its kind
 #[test]
 fn combined_masks_equal_plain_loops_in_either_order() {
     let padding = [true, false, false, true];
@@ -197,7 +180,7 @@ fn combined_masks_equal_plain_loops_in_either_order() {
     });
 }
 
-// G14
+// huggingface/pytorch-image-models#2236
 #[test]
 fn weights_of_the_visible_keys_sum_to_one() {
     let keep = keys([true, true, false, false]);
@@ -206,7 +189,7 @@ fn weights_of_the_visible_keys_sum_to_one() {
     assert_eq!(scores.masked_softmax(Key, &keep).to_vec(), [0.5, 0.5, 0.0, 0.0]);
 }
 
-// G14, its kind
+// huggingface/pytorch-image-models#2236, its kind
 #[test]
 fn a_score_of_minus_infinity_hides_as_a_mask_does() {
     fn as_bias(part: Part) -> Part {

@@ -11,7 +11,7 @@ use crate::masks::{Sizes, narrowed, widened};
 use crate::oracle;
 use crate::random::Random;
 
-// G10
+// chelsea0x3b/dfdx#540
 #[test]
 fn numbers_of_a_configuration_that_fit_nothing_are_an_error_with_all_of_them() {
     fn build<M: DivisibleBy<H>, H: Static>() -> (usize, usize, usize) {
@@ -45,7 +45,7 @@ fn dispatch_takes_one_number_too_and_the_first_tuple_that_fits() {
     );
 }
 
-/// Cross attention by plain loops: the weights over (out, in), as xavier drew them.
+/// Cross attention by plain loops, with the weights as xavier drew them.
 fn by_loops<M, H, KM, VM>(
     layer: &MultiHeadAttention<M, H, KM, VM, Bias, f64>,
     [x, key, value]: [&[f64]; 3],
@@ -57,33 +57,24 @@ where
     KM: Static,
     VM: Static,
 {
-    fn turned<I: Static, O: Static>(linear: &Linear<Model<I>, Model<O>, Bias, f64>) -> Vec<f64> {
-        let weight = linear.weight.value().to_vec();
-        (0..I::N * O::N).map(|at| weight[at % I::N * O::N + at / I::N]).collect()
+    fn projected<I: Static, O: Static>(
+        linear: &Linear<Model<I>, Model<O>, Bias, f64>,
+        x: &[f64],
+    ) -> Vec<f64> {
+        let out_by_in = oracle::exchanged(&linear.weight.value().to_vec(), [I::N, O::N, 1]);
+        oracle::linear(x, &out_by_in, None, I::N)
     }
     let dim = M::N / H::N;
-    let by_head = |rows: &[f64], length: usize| -> Vec<f64> {
-        let at = |i: usize| {
-            let (b, h, s, d) =
-                (i / (M::N * length), i / (dim * length) % H::N, i / dim % length, i % dim);
-            rows[(b * length + s) * M::N + h * dim + d]
-        };
-        (0..batch * length * M::N).map(at).collect()
-    };
-    let q = by_head(&oracle::linear(x, &turned(&layer.q), None, M::N), queries);
-    let k = by_head(&oracle::linear(key, &turned(&layer.k), None, KM::N), keys);
-    let v = by_head(&oracle::linear(value, &turned(&layer.v), None, VM::N), keys);
+    let by_head = |rows: Vec<f64>, length| oracle::exchanged(&rows, [length, H::N, dim]);
+    let q = by_head(projected(&layer.q, x), queries);
+    let k = by_head(projected(&layer.k, key), keys);
+    let v = by_head(projected(&layer.v, value), keys);
     let sizes = Sizes::new(batch, H::N, queries, keys, dim);
     let (y, _) = oracle::attention(sizes, [&q, &k, &v], None, &[]);
-    let merged = |i: usize| {
-        let (b, s, h, d) = (i / (M::N * queries), i / M::N % queries, i / dim % H::N, i % dim);
-        y[((b * H::N + h) * queries + s) * dim + d]
-    };
-    let rows: Vec<f64> = (0..y.len()).map(merged).collect();
-    oracle::linear(&rows, &turned(&layer.out), None, M::N)
+    projected(&layer.out, &oracle::exchanged(&y, [H::N, queries, dim]))
 }
 
-// G25
+// pytorch/pytorch#27623
 #[test]
 fn keys_and_values_may_have_widths_of_their_own() {
     let mut generator = Generator::seeded(25);
@@ -95,7 +86,7 @@ fn keys_and_values_may_have_widths_of_their_own() {
     assert_eq!(y.dims(), [1, 2, 4]);
 }
 
-// G25, its kind
+// pytorch/pytorch#27623, its kind
 #[test]
 fn cross_attention_equals_plain_loops_for_any_widths() {
     fn check<M: DivisibleBy<H>, H: Static, KM: Static, VM: Static>(lengths: [usize; 3]) {
@@ -127,7 +118,7 @@ fn cross_attention_equals_plain_loops_for_any_widths() {
     }
 }
 
-// G27
+// chelsea0x3b/dfdx#308
 #[test]
 fn one_compiled_model_runs_batches_and_lengths_of_any_size() {
     let mut generator = Generator::seeded(27);
@@ -159,7 +150,7 @@ fn a_static_and_a_run_time_size_give_the_same_bits() {
     assert!(read.try_with_sizes((Batch(batch), Seq(C::<6>), Model(C::<6>))).is_err());
 }
 
-// G28: what the mistaken program was meant to be builds on stable and runs
+// chelsea0x3b/dfdx#539: what the mistaken program was meant to be builds on stable and runs
 #[test]
 fn attention_and_feed_forward_of_one_width_fit_together() {
     let mut generator = Generator::seeded(29);
@@ -180,7 +171,7 @@ fn attend<M: DivisibleBy<H>, H: Static, S: Size>(
     Attention::new().apply(&q, &k, &k, mask).merge_heads().rename(Query, Seq)
 }
 
-// G30
+// dimforge/nalgebra#1533
 #[test]
 fn a_generic_function_over_width_and_heads_runs_for_static_and_run_time_lengths() {
     fn check<M: DivisibleBy<H>, H: Static>() {

@@ -1,35 +1,22 @@
 //! Windows, blocks, segments and biases by distance.
 
 use shapeproof::{
-    Batch, BlockMask, C, Causal, DistanceBias, HeadBlockMask, HeadDim, Heads, Infer, Key, MaskFor,
-    Query, RelativePositions, Segments, Sinks, SlidingWindow, Tensor, dyn_size,
+    Batch, BlockMask, C, Causal, DistanceBias, HeadBlockMask, HeadDim, Heads, Infer, Key, Query,
+    RelativePositions, Segments, Sinks, SlidingWindow, Tensor, dyn_size,
     scaled_dot_product_attention, strided,
 };
 
-use super::{attention_equals_plain_loops, same_bits};
+use super::{ByHead, K, Q, attention_equals_plain_loops, means, same_bits};
 use crate::masks::Part;
 
-type Q<const N: usize> = Query<C<N>>;
-type K<const N: usize> = Key<C<N>>;
-type Of<S> = Tensor<(Batch<C<1>>, Heads<C<1>>, S, HeadDim<C<1>>)>;
-type Scores<const L: usize, const S: usize> = (Batch<C<1>>, Heads<C<1>>, Q<L>, K<S>);
-
-/// Queries of 0 weigh all visible keys alike: the output is their values' mean.
-fn means<const L: usize, const S: usize>(
-    values: [f32; S],
-    mask: impl MaskFor<Scores<L, S>>,
-) -> Vec<f32> {
-    let (q, k) = (Of::<Q<L>>::zeros(), Of::<K<S>>::ones());
-    let v = Of::<K<S>>::try_from_vec(k.shape(), values.to_vec()).unwrap();
-    scaled_dot_product_attention(&q, &k, &v, mask).to_vec()
-}
+type Of<S> = ByHead<1, 1, S>;
 
 fn near(got: &[f32], want: &[f32]) {
     assert!(got.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-5), "{got:?} {want:?}");
     assert_eq!(got.len(), want.len());
 }
 
-// G14
+// huggingface/pytorch-image-models#2236
 #[test]
 fn each_row_of_a_sparse_mask_sums_to_one() {
     let blocks = BlockMask::from_fn::<C<1>>(Query(C::<1>), Key(C::<4>), |_, key| key < 2);
@@ -142,7 +129,7 @@ fn segments_that_do_not_fit_are_refused() {
     assert!(Segments::try_of(query, key, &[usize::MAX, 2]).is_err());
 }
 
-// G12
+// lucidrains/x-transformers#103
 #[test]
 fn biases_by_distance_are_right_with_cached_keys_and_clipped_at_their_ends() {
     let farther = |reach: isize| {
@@ -157,7 +144,7 @@ fn biases_by_distance_are_right_with_cached_keys_and_clipped_at_their_ends() {
     near(&means::<1, 3>([7.0, 14.0, 27.0], nothing), &[16.0]);
 }
 
-// G12, with learned keys
+// lucidrains/x-transformers#103, with learned keys
 #[test]
 fn relative_keys_are_right_with_cached_keys_and_clipped_at_their_ends() {
     let k = Of::<K<3>>::zeros();

@@ -16,7 +16,7 @@ fn dropped(mode: &mut impl Mode) -> (f32, Vec<f32>) {
     (y.to_vec()[0], weights.to_vec())
 }
 
-// G09
+// pytorch/pytorch#124464
 #[test]
 fn dropout_of_attention_is_off_at_inference_and_scales_what_it_keeps() {
     for _ in 0..100 {
@@ -35,7 +35,7 @@ fn dropout_of_attention_is_off_at_inference_and_scales_what_it_keeps() {
     assert!((mean - 1.0).abs() < 0.05, "{mean}");
 }
 
-// G17
+// harvardnlp/annotated-transformer#122
 #[test]
 fn a_constant_row_of_a_norm_has_a_finite_gradient() {
     let x = Parameter::new(Tensor::<(Batch<C<2>>, Model<C<4>>)>::from([[7.5; 4], [0.1; 4]]));

@@ -65,17 +65,19 @@ pub fn reaction(bytes: &[u8]) {
     }
 }
 
-/// A text for the language model; what is encoded reads as it did.
+/// A text for the language model; what its tokens read like has the same tokens.
 pub fn words(bytes: &[u8]) {
     static WORDS: LazyLock<Words> =
         LazyLock::new(|| Words::from_json(&model("glassllm_en")).expect("the model's own file"));
     match WORDS.encode(&String::from_utf8_lossy(bytes)) {
         Err(error) => one_line(&error),
         Ok(tokens) => {
-            for token in tokens {
+            for &token in &tokens {
                 assert!(token < WORDS.count());
                 assert!(WORDS.is_text_or_end(token), "{:?}", WORDS.text(token));
             }
+            let text: String = tokens.iter().map(|&token| WORDS.text(token)).collect();
+            assert_eq!(WORDS.encode(&text), Ok(tokens), "{text:?}");
         }
     }
 }

@@ -2,25 +2,20 @@
 
 use shapeproof::{
     Alibi, Attention, Axis, Batch, C, Causal, Distance, DistanceBias, DistanceBuckets, DivisibleBy,
-    Dropout, EntriesFor, Flat, Generator, GroupedAttention, HeadDim, Heads, Key, KvHeads, KvOf,
-    MaskFor, Mode, Model, Module, MultiHeadAttention, NoBias, NoMask, Parameter, Query,
-    RelativePositions, ScoreBias, ScoreFn, Seq, Shape, Sinks, Size, SlidingWindow, Stage, Static,
-    Tensor, Train, ValueDim, dyn_size, parameters, parameters_mut, try_check_gradients,
+    Dropout, EntriesFor, Generator, GroupedAttention, HeadDim, Heads, Key, KvHeads, KvOf, MaskFor,
+    Mode, Model, Module, MultiHeadAttention, NoBias, NoMask, Parameter, Query, RelativePositions,
+    ScoreBias, ScoreFn, Seq, Shape, Sinks, Size, SlidingWindow, Stage, Static, Tensor, Train,
+    ValueDim, dyn_size, parameters, try_check_gradients,
 };
 
+use super::weighed;
 use crate::masks::{Over, Part, Sizes, Typed};
+use crate::modules::set_each;
 
 const TOLERANCE: f64 = 1e-6;
 
 fn normal<S: Shape>(shape: S, seed: u64) -> Parameter<S, f64> {
     Parameter::new(Tensor::normal_in(shape, 0.0, 0.7, &mut Generator::seeded(seed)))
-}
-
-/// A sum in which every element counts, each in its own way.
-fn weighed<S: Shape>(y: &Tensor<S, f64>) -> Tensor<(), f64> {
-    dyn_size!(count = y.count());
-    let all = (Flat(count),);
-    y.try_reshape(all).unwrap().mul(&normal(all, 5).value()).sum_all()
 }
 
 /// Everything learned that masks may add to scores.
@@ -271,12 +266,7 @@ impl<L: Module, B: Size, H: Static, S: Size, M: Size> Layer<L, B, H, S, M> {
         let terms = Terms::new(Query(seq.0), Key(seq.0));
         let mut module = Layer { layer, x: normal((batch, seq, model), 21), terms };
         let mut generator = Generator::seeded(22);
-        for (_, parameter) in parameters_mut(&mut module) {
-            let dims = parameter.value().dims().to_vec();
-            let data = (0..dims.iter().product()).map(|_| 0.7 * generator.normal()).collect();
-            let value = shapeproof::AnyTensor::try_from_vec(&dims, data).unwrap();
-            parameter.try_set(shapeproof::FloatTensor::F64(value)).unwrap();
-        }
+        set_each(&mut module, |_| 0.7 * generator.normal());
         module
     }
 }

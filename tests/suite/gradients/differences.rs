@@ -1,6 +1,7 @@
 //! Every operation against central differences in f64, for sizes that all differ, that are all equal,
 //! of one, and empty; and the list of operations against the source.
 
+use super::weighed;
 use crate::properties::draws;
 use proptest::prelude::*;
 use shapeproof::{
@@ -47,13 +48,6 @@ fn values<S: Shape>(shape: S, seed: usize) -> Tensor<S, f64> {
         let step = ((i * 37 + seed * 11) % 101) as f64;
         (step - 50.0) * 0.0297 + 0.0071
     })
-}
-
-/// A sum in which every element counts, each in its own way.
-fn weighed<S: Shape>(y: &Tensor<S, f64>) -> Tensor<(), f64> {
-    dyn_size!(count = y.count());
-    let all = (Flat(count),);
-    y.try_reshape(all).unwrap().mul(&values(all, 5)).sum_all()
 }
 
 macro_rules! of_one {

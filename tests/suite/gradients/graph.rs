@@ -7,6 +7,8 @@ use shapeproof::{
     try_check_gradients, try_cross_entropy,
 };
 
+use crate::properties::threads::the_same_in_pools;
+
 /// All gradients of a small model with every kind of kernel, as bits.
 fn gradient_bits() -> Vec<u32> {
     let mut generator = Generator::seeded(3);
@@ -34,23 +36,15 @@ fn gradient_bits() -> Vec<u32> {
     bits
 }
 
-/// What has the same bits in pools of 1, 2, 3 and 7 threads.
 #[track_caller]
-pub(crate) fn the_same_in_pools(bits: impl Fn() -> Vec<u32> + Sync) {
-    let in_pool = |threads| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(&bits)
-    };
-    let one = in_pool(1);
-    assert!(one.iter().any(|&bits| bits << 1 != 0));
-    for threads in [2, 3, 7] {
-        assert!(in_pool(threads) == one, "{threads} threads");
-    }
+fn same(what: &str, bits: impl Fn() -> Vec<u32> + Sync) {
+    let bits = the_same_in_pools(what, bits);
+    assert!(bits.iter().any(|&bits| bits << 1 != 0), "{what}");
 }
 
 #[test]
 fn gradients_have_the_same_bits_for_every_number_of_threads() {
-    the_same_in_pools(gradient_bits);
+    same("a model's gradients", gradient_bits);
 }
 
 #[test]
@@ -65,7 +59,7 @@ fn gradients_of_linear_attention_have_the_same_bits_for_every_number_of_threads(
         normal::<By<Key<C<310>>>>(3),
     );
     for map in [FeatureMap::EluPlusOne, FeatureMap::Relu, FeatureMap::Normalized] {
-        the_same_in_pools(|| {
+        same(&format!("{map:?}"), || {
             let mut train = Train::seeded(1);
             let (q_read, k_read, v_read) = (train.read(&q), train.read(&k), train.read(&v));
             let y = LinearAttention::new(map).apply(&q_read, &k_read, &v_read, Causal);

@@ -1,11 +1,14 @@
 //! Layers against central differences in f64, with all their parameters and their input.
 
 use shapeproof::{
-    Activation, Adjacent, Batch, Bias, C, Dropout, Embedding, FeedForward, Flat, GatedFeedForward,
+    Activation, Adjacent, Batch, Bias, C, Dropout, Embedding, FeedForward, GatedFeedForward,
     Generator, HeadDim, Heads, Hidden, LayerNorm, LearnedPositions, Linear, Mode, Model, Module,
     NoBias, Parameter, Query, RmsNorm, Rotary, RotaryTable, Seq, Shape, Tensor, Train, Vocab,
-    dyn_size, parameters, try_check_gradients,
+    parameters, try_check_gradients,
 };
+
+use super::weighed;
+use crate::modules::set_each;
 
 type Wide = (Batch<C<2>>, Seq<C<3>>, Model<C<4>>);
 
@@ -32,20 +35,10 @@ fn check<L: Module, S: Shape + Default, R: Shape>(
     let x = Parameter::new(Tensor::normal_in(S::default(), 0.0, 1.0, &mut generator));
     let mut module = With { layer, x };
     // Weights of 1 and biases of 0 would hide faults.
-    for (_, parameter) in shapeproof::parameters_mut(&mut module) {
-        let value = parameter.value().to::<f64>();
-        let noise = (0..value.count()).map(|_| generator.normal() * 0.3);
-        let moved = value.to_vec().iter().zip(noise).map(|(x, noise)| x + noise).collect();
-        let moved = shapeproof::AnyTensor::try_from_vec(value.dims(), moved).unwrap();
-        parameter.try_set(shapeproof::FloatTensor::F64(moved)).unwrap();
-    }
+    set_each(&mut module, |x| x + 0.3 * generator.normal());
     try_check_gradients(&mut module, 2e-7, |module, train| {
         let x = train.read(&module.x);
-        let y = forward(&module.layer, &x, train);
-        dyn_size!(count = y.count());
-        let all = (Flat(count),);
-        let weights = Tensor::normal_in(all, 0.0, 1.0, &mut Generator::seeded(9));
-        y.try_reshape(all).unwrap().mul(&weights).sum_all()
+        weighed(&forward(&module.layer, &x, train))
     })
     .unwrap();
 }

@@ -3,12 +3,12 @@
 
 use shapeproof::{
     Batch, CrossEntropy, Embedding, Flat, Float, Hidden, Key, LayerNorm, Linear, Mode, Model,
-    Parameter, Query, RmsNorm, Seq, Shape, Size, Tensor, Train, Vocab, bf16, dyn_size, f16,
+    Parameter, Query, RmsNorm, Seq, Size, Tensor, Train, Vocab, bf16, dyn_size, f16,
 };
 
 use crate::fixtures::{Case, Family, Report, Run, close, skip};
-use crate::masks::{narrowed, widened};
-use crate::torch_mha::{known_inputs, optional, tolerance};
+use crate::masks::widened;
+use crate::torch::{known_inputs, loss, optional, tensor, tolerance};
 
 #[test]
 fn gradients_are_what_pytorch_computes_in_f32() {
@@ -63,18 +63,6 @@ fn check<E: Float>(case: &Case) -> Result<Run, String> {
 }
 
 type Computed<E> = Vec<(&'static str, Vec<<E as Float>::Wide>)>;
-
-/// A tensor of the case.
-fn tensor<S: Shape, E: Float>(case: &Case, key: &str, shape: S) -> Tensor<S, E> {
-    Tensor::try_from_vec(shape, narrowed(&case.tensors.f64(key))).unwrap()
-}
-
-/// Σ up · y, whose gradient of y is what the case says.
-fn loss<S: Shape, E: Float>(case: &Case, y: &Tensor<S, E>) -> Tensor<(), E> {
-    dyn_size!(count = y.count());
-    let all = (Flat(count),);
-    y.try_reshape(all).unwrap().mul(&tensor(case, "up.output", all)).sum_all()
-}
 
 fn norm<E: Float>(case: &Case, op: &str) -> Computed<E> {
     let size = case.config.usizes("normalized_shape").iter().product();

@@ -1,10 +1,11 @@
 //! Models of all kinds come back bit for bit.
 
 use super::{Folder, bits, fill, in_out, out_in, round_trip};
+use crate::modules;
 use shapeproof::{
     AttentionBias, Bias, C, Checkpoint, Embedding, Encoder, EncoderConfig, EncoderLayer, Hidden,
     LayerNorm, Linear, Model, Module, MultiHeadAttention, NoBias, NoKeyBias, Parameter, QkvBias,
-    Source, Tensor, TensorFile, Vocab, WeightLayout, axis, count_parameters, dyn_size, parameters,
+    Source, Tensor, TensorFile, Vocab, WeightLayout, axis, count_parameters, dyn_size,
 };
 
 axis!(Row);
@@ -48,8 +49,7 @@ fn attention<B: AttentionBias>(names: &[&str]) {
     for checkpoint in [out_in(), in_out()] {
         let (mut from, mut to) = (Attention::<B>::zeros(), Attention::<B>::zeros());
         round_trip(&checkpoint, &mut from, &mut to);
-        let found: Vec<_> = parameters(&from).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(found, names);
+        assert_eq!(modules::names(&from), names);
     }
 }
 
@@ -119,9 +119,8 @@ impl Tied {
 fn a_shared_parameter_is_listed_counted_and_saved_once() {
     let (mut from, mut to) = (Tied::zeros(), Tied::zeros());
     round_trip(&out_in(), &mut from, &mut to);
-    let names: Vec<_> = parameters(&from).into_iter().map(|(name, _)| name).collect();
     assert_eq!(
-        names,
+        modules::names(&from),
         [
             "table.weight",
             "some.weight",

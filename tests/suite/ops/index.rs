@@ -1,8 +1,8 @@
 //! Looking up, cutting and joining.
 
 use shapeproof::{
-    Batch, C, Embedding, Hidden, Infer, Key, Model, Seq, Shape, Tensor, Vocab, axis, dyn_size,
-    try_stack,
+    Batch, C, Embedding, Folded, Heads, Hidden, Infer, Key, Model, Seq, Shape, Tensor, Vocab, axis,
+    dyn_size, try_stack,
 };
 
 axis!(Beam, Layer);
@@ -159,4 +159,15 @@ fn assigning_outside_of_an_axis_is_refused_and_writes_nothing() {
     let mut none = Tensor::<(Batch<C<0>>, Seq<C<3>>), i32>::zeros();
     none.try_assign(Seq, 0, &Tensor::zeros()).unwrap();
     assert!(none.try_assign(Batch, 0, &Tensor::zeros()).unwrap_err().is_index());
+}
+
+/// As PyTorch folds them in a mask over (batch · heads, L, S).
+#[test]
+fn the_first_of_two_folded_axes_is_the_outer_one() {
+    let folded = Folded::try_new(Batch(C::<2>), Heads(C::<3>)).unwrap();
+    let mask = Tensor::try_from_vec((folded, Key(C::<1>)), vec![0, 1, 2, 10, 11, 12]).unwrap();
+    let by_name = mask.unfold(Batch, Heads);
+    assert_eq!(by_name.try_at(&[1, 2, 0]).unwrap(), 12);
+    assert_eq!(by_name.try_at(&[0, 2, 0]).unwrap(), 2);
+    assert_eq!(by_name.fold(Batch, Heads).to_vec(), mask.to_vec());
 }

@@ -1,8 +1,9 @@
 //! Layers: modes, parameters, what they list, and that a changed weight is seen.
 
+use crate::modules::names;
 use shapeproof::{
     Activation, AnyParameter, Batch, Bias, C, Dropout, Encoder, EncoderConfig, EncoderLayer,
-    FeedForward, FloatTensor, Generator, Hidden, Infer, LayerNorm, Linear, Mode, Model, Module,
+    FeedForward, FloatTensor, Generator, Hidden, Infer, Linear, Mode, Model, Module,
     MultiHeadAttention, NoBias, NoKeyBias, NoMask, Parameter, QkvBias, Seq, Tensor, Train, Vocab,
     count_parameters, parameters, parameters_mut,
 };
@@ -11,10 +12,6 @@ type X = Tensor<(Batch<C<2>>, Seq<C<3>>, Model<C<4>>)>;
 
 fn x() -> X {
     Tensor::normal(0.0, 1.0, &mut Generator::seeded(11))
-}
-
-fn names(module: &impl Module) -> Vec<String> {
-    parameters(module).into_iter().map(|(name, _)| name).collect()
 }
 
 #[test]
@@ -65,20 +62,6 @@ fn an_encoder_drops_out_in_training_alone() {
     let trained = plain.forward(&x(), NoMask, &mut Train::seeded(1)).to_vec();
     let inferred = plain.forward(&x(), NoMask, &mut Infer).to_vec();
     assert!(trained.iter().zip(&inferred).all(|(a, b)| (a - b).abs() < 1e-5));
-}
-
-#[test]
-fn the_kinds_of_bias_list_what_they_have() {
-    type Of<B> = MultiHeadAttention<C<4>, C<2>, C<4>, C<4>, B>;
-    let weights = ["q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"];
-    assert_eq!(names(&Of::<NoBias>::zeros()), weights);
-    let all = names(&Of::<Bias>::zeros());
-    assert_eq!(all.len(), 8);
-    assert_eq!(all[..2], ["q_proj.weight", "q_proj.bias"]);
-    let without = |name: &str| all.iter().filter(|n| *n != name).cloned().collect::<Vec<_>>();
-    assert_eq!(names(&Of::<QkvBias>::zeros()), without("out_proj.bias"));
-    assert_eq!(names(&Of::<NoKeyBias>::zeros()), without("k_proj.bias"));
-    assert_eq!(count_parameters(&Of::<NoKeyBias>::zeros()), 4 * 16 + 3 * 4);
 }
 
 #[test]
@@ -179,15 +162,9 @@ fn a_parameter_refuses_other_sizes_and_keeps_its_value() {
 }
 
 #[test]
-fn layers_in_a_row_are_numbered_and_shared_ones_listed_once() {
-    let layer = || EncoderLayer::<C<4>, C<2>, C<8>>::zeros(EncoderConfig::new(1e-5));
-    let two = Encoder::new(vec![layer(), layer()]).with_norm(LayerNorm::new(1e-5));
-    let all = names(&two);
-    assert_eq!(all.len(), 2 * 16 + 2);
-    assert_eq!(all[0], "layers.0.attention.q_proj.weight");
-    assert_eq!(all[16], "layers.1.attention.q_proj.weight");
-    assert_eq!(all[32..], ["norm.weight", "norm.bias"]);
-    let shared = Encoder::shared(layer(), 12);
+fn shared_layers_are_listed_once_and_no_layers_give_their_input() {
+    let layer = EncoderLayer::<C<4>, C<2>, C<8>>::zeros(EncoderConfig::new(1e-5));
+    let shared = Encoder::shared(layer, 12);
     assert_eq!((names(&shared).len(), shared.len(), shared.iter().count()), (16, 12, 12));
     let none = Encoder::<C<4>, C<2>, C<8>>::new(Vec::new());
     assert!(none.is_empty() && none.forward(&x(), NoMask, &mut Infer) == x());
@@ -222,16 +199,4 @@ fn a_feed_forward_block_is_its_two_maps_around_the_activation() {
         assert_eq!(block.forward(&x(), &mut Infer), by_hand);
     }
     assert_eq!(Activation::default(), Activation::Relu);
-}
-
-#[test]
-fn xavier_draws_each_projection_within_its_own_bound() {
-    let layer = MultiHeadAttention::<C<64>, C<4>>::xavier(&mut Generator::seeded(1));
-    // √(6 / (64 + 64)); with the fans of q, k and v together it would be √(6 / 256).
-    let bound = (6.0f32 / 128.0).sqrt();
-    for weight in [&layer.q.weight, &layer.k.weight, &layer.v.weight, &layer.out.weight] {
-        let largest = weight.value().to_vec().iter().fold(0f32, |largest, w| largest.max(w.abs()));
-        assert!(largest <= bound && largest > 0.95 * bound, "{largest} for {bound}");
-    }
-    assert_eq!(layer.q.bias.value(), Tensor::zeros());
 }

@@ -2,6 +2,8 @@
 
 use shapeproof::{Batch, C, Heads, Key, Model, Order, Seq, Tensor, dyn_size};
 
+use crate::properties::threads::the_same_in_pools;
+
 fn scores() -> Tensor<(Batch<C<2>>, Key<C<4>>)> {
     Tensor::from([[3.0, 1.0, 3.0, -2.0], [0.0, 5.0, 4.0, 5.0]])
 }
@@ -27,9 +29,16 @@ fn long_sums_lose_next_to_nothing() {
     let tenths = Tensor::full_in((Key(many),), 0.1f32);
     let sum = f64::from(tenths.sum(Key).value());
     assert!((sum - 104_857.6).abs() < 0.05, "{sum}");
-    let (large, small) = (1e8f32, 1.0f32);
-    let cycle = Tensor::from_fn_in((Key(many),), |at| [large, small, -large][at[0] % 3]);
-    assert_eq!(cycle.sum(Key), cycle.sum(Key));
+}
+
+/// Each order of adding gives another sum of these.
+#[test]
+fn a_sum_that_cancels_has_the_same_bits_for_every_number_of_threads() {
+    dyn_size!(many = 1 << 20);
+    let cycle = Tensor::from_fn_in((Key(many),), |at| [1e8f32, 1.0, -1e8][at[0] % 3]);
+    the_same_in_pools("a sum", || cycle.sum(Key).value().to_bits());
+    let rows = Tensor::from_fn_in((Key(many), Model(C::<2>)), |at| [1e8f32, 1.0, -1e8][at[0] % 3]);
+    the_same_in_pools("sums beside each other", || rows.sum(Key).map(f32::to_bits).to_vec());
 }
 
 #[test]

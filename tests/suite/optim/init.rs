@@ -38,10 +38,11 @@ fn fused_projections_begin_as_if_each_stood_alone() {
     check::<f32>();
     check::<f64>();
     let attention = MultiHeadAttention::<C<256>, C<8>>::xavier(&mut Generator::seeded(2));
-    for weight in [&attention.q.weight, &attention.k.weight, &attention.v.weight] {
-        let (largest, variance) = spread(&weight.value().to_vec());
+    for map in [&attention.q, &attention.k, &attention.v, &attention.out] {
+        let (largest, variance) = spread(&map.weight.value().to_vec());
         assert!(largest <= 0.108_254 && largest > 0.1082, "{largest}");
         near(variance, 1.0 / 256.0, 0.02);
+        assert_eq!(map.bias.value(), Tensor::zeros());
     }
 }
 

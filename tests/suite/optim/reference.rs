@@ -3,7 +3,7 @@
 use super::{Small, given};
 use crate::fixtures::{Case, Config, Family, Report, Run, close};
 use crate::masks::{narrowed, widened};
-use crate::torch_mha::tolerance;
+use crate::torch::tolerance;
 use shapeproof::{
     Adam, AdamW, AnyTensor, AttentionBias, Batch, Bias, C, Float, FloatTensor, HeadDim, Key, Model,
     MultiHeadAttention, NoBias, Optimizer, Query, Seq, Sgd, Tensor, Train, UpdateRule, bf16, f16,

@@ -1,6 +1,7 @@
 //! What an optimizer refuses, and that nothing has changed then.
 
-use super::{Pair, Small, bits};
+use super::{Pair, Small};
+use crate::modules::bits;
 use shapeproof::{
     Adam, AdamW, C, Gradients, Hidden, Mode, Model, Module, Optimizer, Parameter, Sgd, Tensor,
     Train, UpdateRule,

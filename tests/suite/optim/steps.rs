@@ -1,6 +1,8 @@
 //! What a step does besides its rule: groups, freezing, sharing, in place, the same bits anywhere.
 
-use super::{Pair, Small, bits, given};
+use super::{Pair, Small, given};
+use crate::modules::bits;
+use crate::properties::threads::the_same_in_pools;
 use shapeproof::{
     Adam, AdamW, C, Float, Gradients, Hidden, Mode, Model, Module, Optimizer, Parameter, Sgd,
     Tensor, Train, UpdateRule, parameters,
@@ -175,25 +177,18 @@ fn strided_parameters_and_gradients_are_updated_as_packed_ones() {
 fn a_step_has_the_same_bits_for_every_number_of_threads() {
     type Large = Pair<C<300>, C<250>>;
     fn run<R: UpdateRule + Copy>(rule: R) {
-        let on = |threads: usize| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| {
-                let mut pair = Large::new(-5.0);
-                let mut optimizer = Optimizer::try_new(rule).unwrap();
-                for _ in 0..3 {
-                    let mut train = Train::seeded(1);
-                    let loss = train.read(&pair.weight).sum_all();
-                    let gradients = train.backward(&loss);
-                    drop(loss);
-                    optimizer.step(&mut pair, &gradients, 0.1).unwrap();
-                }
-                bits(&pair)
-            })
-        };
-        let one = on(1);
-        for threads in [2, 3, 7] {
-            assert_eq!(on(threads), one, "{threads}");
-        }
+        the_same_in_pools(&format!("{rule:?}"), || {
+            let mut pair = Large::new(-5.0);
+            let mut optimizer = Optimizer::try_new(rule).unwrap();
+            for _ in 0..3 {
+                let mut train = Train::seeded(1);
+                let loss = train.read(&pair.weight).sum_all();
+                let gradients = train.backward(&loss);
+                drop(loss);
+                optimizer.step(&mut pair, &gradients, 0.1).unwrap();
+            }
+            bits(&pair)
+        });
     }
     run(AdamW { amsgrad: true, ..AdamW::default() });
     run(Sgd { momentum: 0.9, weight_decay: 0.1, ..Sgd::default() });

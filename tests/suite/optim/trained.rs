@@ -1,8 +1,9 @@
 //! A small causal model with attention, a learned bias of its scores and dropout, trained: the same bits for
 //! every number of threads, and where it is interrupted.
 
-use super::bits;
 use crate::io::Folder;
+use crate::modules::bits;
+use crate::properties::threads::the_same_in_pools;
 use shapeproof::{
     Activation, AdamW, Batch, C, Causal, DistanceBuckets, Dropout, Embedding, Encoder,
     EncoderConfig, EncoderLayer, Generator, LayerNorm, Model, Module, NormPlacement, Optimizer,
@@ -80,21 +81,14 @@ impl Run {
 
 #[test]
 fn training_has_the_same_bits_for_every_number_of_threads() {
-    let on = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| {
-            let mut run = Run::new(5);
-            let (first, last) = (run.train(0..1), run.train(1..20));
-            assert!(last < 0.8 * first, "it learns: {first} {last}");
-            let table = run.model.buckets.weight.value();
-            assert!(table.to_vec().iter().any(|x| *x != 0.0), "and so does the bias");
-            bits(&run.model)
-        })
-    };
-    let one = on(1);
-    for threads in [2, 3, 7] {
-        assert_eq!(on(threads), one, "{threads}");
-    }
+    the_same_in_pools("a run", || {
+        let mut run = Run::new(5);
+        let (first, last) = (run.train(0..1), run.train(1..20));
+        assert!(last < 0.8 * first, "it learns: {first} {last}");
+        let table = run.model.buckets.weight.value();
+        assert!(table.to_vec().iter().any(|x| *x != 0.0), "and so does the bias");
+        bits(&run.model)
+    });
 }
 
 #[test]

@@ -2,13 +2,13 @@
 //! number of threads and any neighbours in the batch; nothing hidden reaches anything; empty axes.
 
 use proptest::prelude::*;
-use rayon::ThreadPoolBuilder;
 use shapeproof::{
     Activation, Adjacent, Batch, Bias, C, Causal, Decoder, DecoderConfig, DecoderLayer, Embedding,
     Float, GatedFeedForward, Generator, GroupedAttention, Infer, Key, KvHeads, LayerNorm, Model,
     NoMask, NormPlacement, RmsNorm, Rotary, Seq, Size, Tensor, Vocab, dyn_size,
 };
 
+use super::threads::the_same_in_pools;
 use super::{Scattered, draws};
 use crate::masks::{bits, narrowed};
 use crate::random::Random;
@@ -145,21 +145,16 @@ fn blocks_do_not_depend_on_threads() {
     fn check<E: Float>() {
         let layers = Layers::<E>::new(1);
         let (x, keep) = drawn::<_, _, E>((C::<30>, C::<50>), 2);
-        let mut results = [1, 2, 3, 7].into_iter().map(|threads| {
-            let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| layers.run(&x, &keep))
-                .into_iter()
-                .map(|(_, y)| bits(&y.to_vec()))
-                .collect::<Vec<_>>()
+        the_same_in_pools(E::NAME, || {
+            let outputs = layers.run(&x, &keep).into_iter();
+            outputs.map(|(_, y)| bits(&y.to_vec())).collect::<Vec<_>>()
         });
-        let one = results.next().unwrap();
-        assert!(results.all(|other| other == one));
     }
     check::<f32>();
     check::<f64>();
 }
 
-// G08: a padding mask does not take causality away.
+// huggingface/candle#3567: a padding mask does not take causality away.
 #[test]
 fn a_decoder_is_causal_whatever_its_mask() {
     let layers = Layers::<f64>::new(3);

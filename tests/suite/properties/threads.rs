@@ -12,16 +12,22 @@ static POOLS: LazyLock<[ThreadPool; 4]> = LazyLock::new(|| {
     [1, 2, 3, 7].map(|threads| ThreadPoolBuilder::new().num_threads(threads).build().unwrap())
 });
 
-/// `f` gives the same bits in pools of 1, 2, 3 and 7 threads.
+/// What `f` gives, which must be the same in pools of 1, 2, 3 and 7 threads.
 #[track_caller]
-fn same<S: Shape, E: Float>(what: &str, f: impl Fn() -> Tensor<S, E> + Sync) {
-    let [one, others @ ..] =
-        POOLS.each_ref().map(|pool| pool.install(|| crate::masks::bits(&f().to_vec())));
-    assert!(!one.is_empty());
+pub(crate) fn the_same_in_pools<T: PartialEq + Send>(what: &str, f: impl Fn() -> T + Sync) -> T {
+    let [one, others @ ..] = POOLS.each_ref().map(|pool| pool.install(&f));
     for (pool, other) in POOLS[1..].iter().zip(others) {
         let threads = pool.current_num_threads();
         assert!(one == other, "{what} has other bits with {threads} threads");
     }
+    one
+}
+
+/// `f` gives the same bits, and some, in all of the pools.
+#[track_caller]
+fn same<S: Shape, E: Float>(what: &str, f: impl Fn() -> Tensor<S, E> + Sync) {
+    let bits = the_same_in_pools(what, || crate::masks::bits(&f().to_vec()));
+    assert!(!bits.is_empty(), "{what}");
 }
 
 type Rows = (Batch<C<6>>, Seq<C<70>>, Model<C<192>>);

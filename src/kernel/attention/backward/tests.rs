@@ -231,7 +231,7 @@ fn hidden_numbers_reach_none(of: Of) {
     assert!(bits(&dirty.q).iter().any(|&x| x != 0));
 }
 
-// G04
+// pytorch/pytorch#41508
 #[test]
 fn a_query_that_sees_nothing_has_no_gradient() {
     let block =
