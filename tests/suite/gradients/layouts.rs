@@ -8,7 +8,7 @@ use shapeproof::{
     Query, RmsNorm, Rotary, Seq, Shape, Tensor, Train, ValueDim, bf16, f16, parameters,
 };
 
-type X<E, const N: usize = 200> = Tensor<(Batch<C<2>>, Seq<C<70>>, Model<C<N>>), E>;
+type X<E, const N: usize = 200> = Tensor<(Batch<C<2>>, Seq<C<40>>, Model<C<N>>), E>;
 
 /// A layer and what goes in.
 struct With<L, S, E> {
@@ -61,11 +61,11 @@ fn sums<E: Float, const N: usize>() -> [(&'static str, Sum<E, N>, Sum<E, N>); 9]
         ("one number", |y| y.sum_all(), |y| y.mul(&X::ones()).sum_all()),
         weighed!("a number", |y| y.sum(Model).sum(Seq).sum(Batch), ()),
         weighed!("one for each sample", |y| y.sum(Model).sum(Seq), (Batch<C<2>>)),
-        weighed!("one for each position", |y| y.sum(Model).sum(Batch), (Seq<C<70>>)),
+        weighed!("one for each position", |y| y.sum(Model).sum(Batch), (Seq<C<40>>)),
         weighed!("a row", |y| y.sum(Seq).sum(Batch), (Model<C<N>>)),
-        weighed!("a column", |y| y.sum(Model), (Batch<C<2>>, Seq<C<70>>)),
+        weighed!("a column", |y| y.sum(Model), (Batch<C<2>>, Seq<C<40>>)),
         weighed!("a row for each sample", |y| y.sum(Seq), (Batch<C<2>>, Model<C<N>>)),
-        weighed!("a matrix", |y| y.sum(Batch), (Seq<C<70>>, Model<C<N>>)),
+        weighed!("a matrix", |y| y.sum(Batch), (Seq<C<40>>, Model<C<N>>)),
         (
             "transposed",
             |y| y.transpose(Batch, Model).mul(&turned::<E, N>()).sum_all(),
@@ -74,7 +74,7 @@ fn sums<E: Float, const N: usize>() -> [(&'static str, Sum<E, N>, Sum<E, N>); 9]
     ]
 }
 
-fn turned<E: Float, const N: usize>() -> Tensor<(Model<C<N>>, Seq<C<70>>, Batch<C<2>>), E> {
+fn turned<E: Float, const N: usize>() -> Tensor<(Model<C<N>>, Seq<C<40>>, Batch<C<2>>), E> {
     whole()
 }
 
@@ -87,7 +87,7 @@ fn check<E: Float, L: Module, const N: usize>(
     forward: impl Fn(&L, &X<E>, &mut Train) -> X<E, N>,
 ) {
     let mut generator = Generator::seeded(8);
-    type Turned<E> = Tensor<(Model<C<200>>, Seq<C<70>>, Batch<C<2>>), E>;
+    type Turned<E> = Tensor<(Model<C<200>>, Seq<C<40>>, Batch<C<2>>), E>;
     let x = Parameter::new(Turned::<E>::normal(0.0, 1.0, &mut generator));
     let module = With { layer, x };
     let bits = |sum: Sum<E, N>, packed: bool| {
@@ -105,7 +105,8 @@ fn check<E: Float, L: Module, const N: usize>(
         parameters(&module).into_iter().map(bits).collect::<Vec<(String, Vec<u64>)>>()
     };
     for (lies, view, copy) in sums::<E, N>() {
-        for packed in [true, false] {
+        let others = ["a number", "transposed"].contains(&lies);
+        for packed in [true, false].into_iter().filter(|&packed| packed || others) {
             let (found, expected) = (bits(view, packed), bits(copy, packed));
             for ((parameter, found), (_, expected)) in found.iter().zip(&expected) {
                 assert!(
@@ -122,13 +123,12 @@ fn rng() -> Generator {
     Generator::seeded(7)
 }
 
-/// Each test for all elements.
+/// Each test for the elements that packing treats in ways of their own.
 macro_rules! in_each {
     ($($name:ident: $check:ident;)+) => {$(
         #[test]
         fn $name() {
             $check::<f32>();
-            $check::<f64>();
             $check::<bf16>();
             $check::<f16>();
         }
@@ -165,7 +165,7 @@ fn feed_forward<E: Float>() {
 fn norms<E: Float>() {
     let norm = LayerNorm::<Model<C<200>>, E>::new(1e-5);
     check("layer norm", norm, |norm, x, train| norm.forward(x, train));
-    let norm = LayerNorm::<(Seq<C<70>>, Model<C<200>>), E>::new(1e-5);
+    let norm = LayerNorm::<(Seq<C<40>>, Model<C<200>>), E>::new(1e-5);
     check("layer norm over two axes", norm, |norm, x, train| norm.forward(x, train));
     let norm = RmsNorm::<Model<C<200>>, E>::new(1e-5);
     check("rms norm", norm, |norm, x, train| norm.forward(x, train));
@@ -185,7 +185,7 @@ fn multi_head<E: Float>() {
 }
 
 fn grouped<E: Float>() {
-    let rotary = Rotary::<C<24>>::try_new(1e4).unwrap().try_at(3, Seq(C::<70>)).unwrap();
+    let rotary = Rotary::<C<24>>::try_new(1e4).unwrap().try_at(3, Seq(C::<40>)).unwrap();
     type Layer<E> = GroupedAttention<C<200>, C<4>, C<24>, KvHeads<C<2>>, Bias, E>;
     let layer = Layer::<E>::xavier(&mut rng()).with_norms(1e-5);
     check("grouped attention", layer, |layer, x, train| {
@@ -269,7 +269,7 @@ fn moved<E: Float>() {
     });
     check("gather", Nothing, |_, x: &X<E>, _| {
         let places =
-            Tensor::<(Seq<C<70>>,), u32>::from_fn(|at| u32::try_from(at[0] * 3 % 50).unwrap());
+            Tensor::<(Seq<C<40>>,), u32>::from_fn(|at| u32::try_from(at[0] * 3 % 35).unwrap());
         x.try_gather(Seq, &places).unwrap().mul(x)
     });
     check("merged and split", Nothing, |_, x: &X<E>, _| {
