@@ -6,22 +6,22 @@
 
 use shapeproof::{
     Batch, C, Causal, Heads, Infer, Key, Mask, MaskFor, Model, MultiHeadAttention, NoMask, Query,
-    Seq, SlidingWindow, Tensor,
+    Result, Seq, SlidingWindow, Tensor,
 };
 
 type Layer = MultiHeadAttention<C<4>, C<1>>;
 type Scores = (Batch<C<2>>, Heads<C<1>>, Query<C<5>>, Key<C<5>>);
 
-fn main() {
+fn main() -> Result<()> {
     println!("Shows: what masks let a query see. A row is a query, a column a key, # is seen.\n");
 
     // The second sample has 3 positions and is padded to 5.
     let lengths = Tensor::<(Batch<C<2>>,), usize>::from([5, 3]);
-    let padding = Mask::lengths(&lengths, Key(C::<5>));
+    let padding = Mask::try_lengths(&lengths, Key(C::<5>))?;
 
     draw("NoMask", NoMask);
     draw("Causal", Causal);
-    draw("Mask::lengths, 5 and 3", &padding);
+    draw("Mask::try_lengths, 5 and 3", &padding);
     draw("Causal & padding: both must allow it", Causal & &padding);
     draw(
         "SlidingWindow::causal::<C<2>>, which counts the query itself",
@@ -34,6 +34,7 @@ fn main() {
     assert!(is_zero(y.to_vec()) && is_zero(weights.to_vec()));
     println!("A query that sees nothing gets 0, never NaN.");
     println!("A mask over the wrong axis does not compile: see mask_must_cover_query_by_key.");
+    Ok(())
 }
 
 fn input() -> Tensor<(Batch<C<2>>, Seq<C<5>>, Model<C<4>>)> {

@@ -43,7 +43,7 @@ fn padded(attention: &MultiHeadAttention<C<16>, C<4>>, lengths: &[usize]) -> Res
     dyn_size!(batch = lengths.len(), length = longest);
     let x = Tensor::ones_in((Batch(batch), Seq(length), Model(C::<16>)));
     let lengths = Tensor::try_from_vec((Batch(batch),), lengths.to_vec())?;
-    let mask = Mask::lengths(&lengths, Key(length));
+    let mask = Mask::try_lengths(&lengths, Key(length))?;
     Ok(attention.forward(&x, &mask, &mut Infer).erase())
 }
 

@@ -23,6 +23,14 @@
 ///     "(width, heads) = (512, 8) is not among the compiled sizes [(384, 12), (768, 12)]; to have it, \
 ///      add it to the list of this `dispatch!`"
 /// );
+///
+/// // One number alone; a constant in the place of a literal.
+/// const WIDE: usize = 512;
+/// fn size<N: Static>() -> usize {
+///     N::N
+/// }
+/// let of = |width: usize| dispatch!((width) as (M) in [(64), (WIDE)] => size::<M>());
+/// assert_eq!(of(512)?, WIDE);
 /// # Ok::<(), shapeproof::Error>(())
 /// ```
 #[macro_export]
@@ -42,5 +50,5 @@ macro_rules! dispatch {
             $crate::Result::Err($crate::Error::unlisted(stringify!($values), &asked, &[$($sizes),+]))
         }
     }};
-    (@types ($($T:ident),+) ($($n:literal),+)) => { $( type $T = $crate::C<$n>; )+ };
+    (@types ($($T:ident),+) ($($n:expr),+)) => { $( type $T = $crate::C<{ $n }>; )+ };
 }

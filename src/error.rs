@@ -75,7 +75,12 @@ impl Error {
 
     #[cfg(feature = "files")]
     pub(crate) fn file(path: &std::path::Path, message: impl Display) -> Self {
-        Error(Box::new(Kind::File(format!("{}: {message}", path.display()))))
+        let (path, message) = (path.display().to_string(), message.to_string());
+        let message = match message.char_indices().nth(LONGEST) {
+            Some((end, _)) => format!("{}…", &message[..end]),
+            None => message,
+        };
+        Error(Box::new(Kind::File(format!("{}: {}", in_one_line(&path), in_one_line(&message)))))
     }
 
     /// The same failure, with the parameter that it is about.
@@ -104,6 +109,23 @@ impl Error {
              to the list of this `dispatch!`"
         ))))
     }
+}
+
+/// Characters of a message about a file, which may have come from the file.
+#[cfg(feature = "files")]
+const LONGEST: usize = 1500;
+
+/// The text with its control characters, such as ends of lines, as escapes.
+#[cfg(feature = "files")]
+fn in_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => line.extend(character.escape_default()),
+            false => line.push(character),
+        }
+    }
+    line
 }
 
 impl Display for Error {

@@ -159,7 +159,7 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
         mode: &mut impl Mode,
     ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E> {
         let (q, k, v) = self.project(x, mode);
-        self.attend(q, k, v, mask, mode)
+        self.output(&self.attend(&q, &k, &v, mask, mode), mode)
     }
 
     /// Self attention whose queries and keys are turned by their positions.
@@ -181,7 +181,7 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
         let (q, k, v) = self.project(x, mode);
         let q = Tensor::typed(q.shape(), positions.turn(q.any()));
         let k = Tensor::typed(k.shape(), positions.turn(k.any()));
-        self.attend(q, k, v, mask, mode)
+        self.output(&self.attend(&q, &k, &v, mask, mode), mode)
     }
 
     /// As [`forward`](Self::forward), with the attention weights of each head.
@@ -240,6 +240,38 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
         (q, k, self.as_values(x, &v))
     }
 
+    /// The attention of each head, with the layer's settings and dropout: what lies between
+    /// [`project`](Self::project) and [`output`](Self::output), for keys and values of any place, such as
+    /// those of a [`KvCache`](crate::KvCache).
+    ///
+    /// ```
+    /// use shapeproof::{
+    ///     Attention, Batch, Causal, Generator, GroupedAttention, Infer, KvHeads, Model, NoBias, Seq, Tensor, C,
+    /// };
+    ///
+    /// let mut generator = Generator::seeded(1);
+    /// let layer = GroupedAttention::<C<8>, C<4>, C<6>, KvHeads<C<2>>, NoBias>::xavier(&mut generator)
+    ///     .with_attention(Attention::new().softcap(30.0));
+    /// let x = Tensor::<(Batch<C<2>>, Seq<C<3>>, Model<C<8>>)>::normal(0.0, 1.0, &mut generator);
+    /// let (q, k, v) = layer.project(&x, &mut Infer);
+    /// let y = layer.attend(&q, &k, &v, Causal, &mut Infer);
+    /// assert_eq!(layer.output(&y, &mut Infer), layer.forward(&x, Causal, &mut Infer));
+    /// ```
+    pub fn attend<Z: Size, Q: Size, K: Size>(
+        &self,
+        queries: &Tensor<(Batch<Z>, Heads<H>, Query<Q>, HeadDim<D>), E>,
+        keys: &Tensor<(Batch<Z>, KV, Key<K>, HeadDim<D>), E>,
+        values: &Tensor<(Batch<Z>, KV, Key<K>, HeadDim<D>), E>,
+        mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<Q>, Key<K>), E>,
+        mode: &mut impl Mode,
+    ) -> Tensor<(Batch<Z>, Heads<H>, Query<Q>, HeadDim<D>), E> {
+        // That the key/value heads divide the heads, the layer's constructor has proven.
+        let mask = MaskParts::of(&mask, scores(queries.any(), keys.any()));
+        let attention = self.attention.dropout(self.dropout, mode);
+        let y = attention.run(queries.any(), keys.any(), values.any(), &mask);
+        Tensor::typed(queries.shape(), y)
+    }
+
     /// The output projection of the merged heads.
     pub fn output<Z: Size, Q: Size>(
         &self,
@@ -250,21 +282,6 @@ impl<M: Size, H: Size, D: Size, KV: Axis, B: AttentionBias, E: Float>
         let shape = (batch, Seq(query), self.out.weight.shape().0);
         let merged = Tensor::typed(shape, y.any().merge_heads());
         self.out.forward(&merged, mode)
-    }
-
-    fn attend<Z: Size, S: Size>(
-        &self,
-        q: Tensor<(Batch<Z>, Heads<H>, Query<S>, HeadDim<D>), E>,
-        k: Tensor<(Batch<Z>, KV, Key<S>, HeadDim<D>), E>,
-        v: Tensor<(Batch<Z>, KV, Key<S>, HeadDim<D>), E>,
-        mask: impl MaskFor<(Batch<Z>, Heads<H>, Query<S>, Key<S>), E>,
-        mode: &mut impl Mode,
-    ) -> Tensor<(Batch<Z>, Seq<S>, Model<M>), E> {
-        // That the key/value heads divide the heads, the layer's constructor has proven.
-        let mask = MaskParts::of(&mask, scores(q.any(), k.any()));
-        let attention = self.attention.dropout(self.dropout, mode);
-        let y = attention.run(q.any(), k.any(), v.any(), &mask);
-        self.output(&Tensor::typed(q.shape(), y), mode)
     }
 
     fn as_queries<Z: Size, S: Size>(

@@ -3,6 +3,7 @@
 use super::MaskParts;
 use crate::axis::{Batch, Heads, Key, Query};
 use crate::element::{Element, Float};
+use crate::error::{Error, Result};
 use crate::shape::Shape;
 use crate::size::Size;
 use crate::tensor::{AnyTensor, Tensor};
@@ -103,20 +104,32 @@ impl Mask {
 
     /// Key padding: of each sample, the first keys, as many as its length says.
     ///
+    /// # Errors
+    /// Where a length is greater than the axis's size.
+    ///
     /// ```
     /// use shapeproof::{Batch, Key, Mask, Tensor, C};
     ///
     /// let lengths = Tensor::<(Batch<C<2>>,), usize>::from([3, 1]);
-    /// let mask = Mask::lengths(&lengths, Key(C::<3>));
+    /// let mask = Mask::try_lengths(&lengths, Key(C::<3>))?;
     /// assert_eq!(mask.to_vec(), [true, true, true, true, false, false]);
+    ///
+    /// let error = Mask::try_lengths(&lengths, Key(C::<2>)).unwrap_err();
+    /// assert_eq!(error.to_string(), "expected lengths of at most Key 2, found 3, of sample 0");
+    /// # Ok::<(), shapeproof::Error>(())
     /// ```
-    pub fn lengths<B: Size, K: Size>(
+    pub fn try_lengths<B: Size, K: Size>(
         lengths: &Tensor<(Batch<B>,), usize>,
         keys: Key<K>,
-    ) -> Tensor<(Batch<B>, Key<K>), bool> {
-        let lengths_by_sample = lengths.to_vec();
-        let shape = (lengths.shape().0, keys);
-        Tensor::from_fn_in(shape, |at| at[1] < lengths_by_sample[at[0]])
+    ) -> Result<Tensor<(Batch<B>, Key<K>), bool>> {
+        let (by_sample, most) = (lengths.to_vec(), keys.0.get());
+        if let Some(sample) = by_sample.iter().position(|&length| length > most) {
+            let found = by_sample[sample];
+            return Err(Error::shape(format!(
+                "expected lengths of at most Key {most}, found {found}, of sample {sample}"
+            )));
+        }
+        Ok(Tensor::from_fn_in((lengths.shape().0, keys), |at| at[1] < by_sample[at[0]]))
     }
 }
 

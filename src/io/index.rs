@@ -23,8 +23,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<(String, String)>, String> {
     let (_, Table(map)) =
         index.into_iter().next().ok_or("no \"weight_map\": not an index of shards")?;
     for (key, shard) in &map {
-        // A name alone: a path could lead anywhere.
-        if Path::new(shard).file_name().is_none_or(|plain| plain != shard.as_str()) {
+        // A name alone: a path could lead anywhere. No file system has longer ones.
+        let plain = Path::new(shard).file_name().is_some_and(|plain| plain == shard.as_str());
+        if !plain || shard.len() > 255 {
             let (key, shard) = (quoted(key), quoted(shard));
             return Err(format!(
                 "key {key}: expected the name of a file beside the index, found {shard}"

@@ -83,7 +83,7 @@ impl<'r> Checkpoint<'r> {
         self
     }
 
-    /// Keys of the file that may go unused.
+    /// Keys of the file that may go unused: those that `allowed` holds of.
     pub fn allow_extra(mut self, allowed: impl Fn(&str) -> bool + 'r) -> Self {
         self.extra = Box::new(allowed);
         self
@@ -171,7 +171,7 @@ impl<'r> Checkpoint<'r> {
         }
         for key in file.keys() {
             let unused = match used.get_mut(key) {
-                None => "belongs to no parameter".to_owned(),
+                None => "belongs to no parameter; `allow_extra` lets a key be".to_owned(),
                 Some((of, parts)) => match first_gap(*of, parts) {
                     None => continue,
                     Some(gap) => {

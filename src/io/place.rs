@@ -73,7 +73,8 @@ impl Place {
             (true, true) => "; transposed? its layout may be the other one",
         };
         let shape = shape_text(parameter.axes(), &parameter.dims());
-        Err(format!("expected sizes {expected:?} for {part}{shape}, found {found:?}{hint}"))
+        let order = if self.transposed { " as [out, in]" } else { "" };
+        Err(format!("expected sizes {expected:?} for {part}{shape}{order}, found {found:?}{hint}"))
     }
 
     /// How many entries the tensor's parted axis has. The tensor has been checked.

@@ -185,6 +185,7 @@ impl Stored {
         }
         match self.parts.insert(index, value) {
             None => Ok(()),
+            Some(_) if of == 1 => Err("belongs to another parameter already".into()),
             Some(_) => Err(format!("part {index} of {of} belongs to another parameter already")),
         }
     }

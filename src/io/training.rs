@@ -137,6 +137,10 @@ pub fn load_training<M: Module + ?Sized, R: UpdateRule>(
     generator: &mut Generator,
 ) -> Result<usize> {
     let file = TensorFile::open(path)?;
+    if file.dims(STEP).is_none() {
+        let message = "no key \"step\", which files of `save_training` have";
+        return Err(Error::file(file.path(), message));
+    }
     let step = read_count(&file, STEP)?;
     let step = usize::try_from(step)
         .map_err(|_| file.refused(STEP, format!("{step} steps are more than can be counted")))?;

@@ -10,7 +10,7 @@ use std::fmt::{self, Formatter};
 
 /// Something with parameters; `parameters!(…)` writes both methods.
 ///
-/// Saving, loading, counting and printing all walk this one list. A parameter's name is the path of
+/// Saving, loading, copying, counting, tracing and optimizers all walk this one list. A parameter's name is the path of
 /// the fields that lead to it, joined by dots, as checkpoints have it.
 ///
 /// # Compile errors

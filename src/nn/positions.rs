@@ -72,7 +72,7 @@ pub fn try_sinusoidal_positions<S: Size, M: Size, E: Float>(
 /// assert_eq!(positions.try_forward(1, Seq(C::<2>), &mut Infer)?.to_vec(), [1.0, 1.5, 2.0, 2.5]);
 ///
 /// let error = positions.try_forward(2, Seq(C::<2>), &mut Infer).unwrap_err();
-/// assert_eq!(error.to_string(), "2 positions from 2 on, in a table of 3");
+/// assert_eq!(error.to_string(), "expected positions within a table of 3, found 2 from 2 on");
 /// # Ok::<(), shapeproof::Error>(())
 /// ```
 ///
@@ -119,7 +119,7 @@ impl<A: Axis, M: Axis, E: Float> LearnedPositions<A, M, E> {
         let (length, held) = (positions.size().get(), table.dims()[0]);
         if offset.checked_add(length).is_none_or(|end| end > held) {
             return Err(Error::index(format!(
-                "{length} positions from {offset} on, in a table of {held}"
+                "expected positions within a table of {held}, found {length} from {offset} on"
             )));
         }
         let layout = table.any().layout().sliced(0, offset, length);

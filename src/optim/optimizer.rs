@@ -161,8 +161,8 @@ impl<R: UpdateRule> Optimizer<R> {
     /// Updates every parameter that has a gradient and is not frozen.
     ///
     /// # Errors
-    /// Where the rate is negative, not finite or beyond `f32`; no parameter of the module has a gradient,
-    /// though there are gradients; two parameters have one name; or a parameter has other sizes or elements
+    /// Where the rate is negative, not finite or beyond `f32`; no parameter of the module has a gradient; two
+    /// parameters have one name; or a parameter has other sizes or elements
     /// than its state, or by now a group whose rule keeps more or less of it. Nothing has changed then.
     pub fn step<M: Module + ?Sized>(
         &mut self,
@@ -183,7 +183,7 @@ impl<R: UpdateRule> Optimizer<R> {
     fn check<M: Module + ?Sized>(&self, module: &M, gradients: &Gradients) -> Result<()> {
         let parameters = parameters(module);
         let mut names = BTreeSet::new();
-        let mut found = gradients.is_empty();
+        let mut found = parameters.is_empty();
         for (name, parameter) in &parameters {
             if !names.insert(name) {
                 return Err(Error::value(format!("two parameters have the name {name:?}")));
@@ -199,10 +199,13 @@ impl<R: UpdateRule> Optimizer<R> {
         if found {
             return Ok(());
         }
+        let why = if gradients.is_empty() {
+            "nothing was computed under the `Train` that went backward"
+        } else {
+            "the gradients are of other parameters"
+        };
         let count = parameters.len();
-        Err(Error::value(format!(
-            "the gradients are of other parameters: none of the module's {count} has one"
-        )))
+        Err(Error::value(format!("none of the module's {count} parameters has a gradient: {why}")))
     }
 
     fn gradient_of<'g>(

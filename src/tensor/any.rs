@@ -138,7 +138,7 @@ impl<E: Element> AnyTensor<E> {
             index.len() == self.rank() && index.iter().zip(self.dims()).all(|(i, n)| i < n);
         if !inside {
             return Err(Error::index(format!(
-                "index {index:?} is outside of sizes {:?}",
+                "expected one number below each of the sizes {:?}, found {index:?}",
                 self.dims()
             )));
         }

@@ -179,7 +179,7 @@ where
     let shape = (Batch(b), Seq(s), Model(M::default()));
     let x = Tensor::try_from_vec(shape, narrowed::<E>(&values)).unwrap();
     let lengths = Tensor::try_from_vec((Batch(b),), lengths).unwrap();
-    let mask = Mask::lengths(&lengths, shapeproof::Key(s)) & Causal;
+    let mask = Mask::try_lengths(&lengths, shapeproof::Key(s)).unwrap() & Causal;
     // Sums of up to thirty products of numbers up to 2, one behind the other.
     let (rtol, atol) = if E::NAME == "f32" { (2e-4, 2e-3) } else { (1e-12, 1e-11) };
     let same = |how: &str, y: &[E], want: &[f64]| assert_close(how, &widened(y), want, rtol, atol);

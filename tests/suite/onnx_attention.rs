@@ -169,7 +169,7 @@ fn masks<'a, B: Size + 'a, H: Size + 'a, Q: Size + 'a, K: Size + 'a, E: Float>(
     if let Some(lengths) = lengths {
         let lengths = lengths.into_iter().map(|length| usize::try_from(length).unwrap()).collect();
         let lengths = Tensor::try_from_vec((batch,), lengths).unwrap();
-        parts.push(Box::new(Mask::lengths(&lengths, key)));
+        parts.push(Box::new(Mask::try_lengths(&lengths, key).unwrap()));
     }
     parts
 }

@@ -62,7 +62,7 @@ fn learned_positions_are_rows_of_their_table_and_end_with_it() {
         }
     }
     let of = |offset| positions.try_forward(offset, Seq(C::<2>), &mut Infer).unwrap_err();
-    assert_eq!(of(4).to_string(), "2 positions from 4 on, in a table of 5");
+    assert_eq!(of(4).to_string(), "expected positions within a table of 5, found 2 from 4 on");
     assert!(of(6).is_index() && of(usize::MAX).is_index());
 
     let own = Tensor::<(Batch<C<2>>, Seq<C<2>>), u32>::from([[4, 0], [1, 1]]);

@@ -327,7 +327,10 @@ fn positions_that_are_none_are_errors() {
     assert!(table.try_slice(0, Seq(C::<4>)).is_ok());
     assert!(table.try_slice(4, Seq(C::<0>)).is_ok());
     let error = table.try_slice(2, Seq(C::<3>)).unwrap_err();
-    assert_eq!(error.to_string(), "3 positions from 2 on, in a rotary table of 4");
+    assert_eq!(
+        error.to_string(),
+        "expected positions within a rotary table of 4, found 3 from 2 on"
+    );
     assert!(table.try_slice(usize::MAX, Seq(C::<1>)).unwrap_err().is_index());
     let beyond = Tensor::<(Batch<C<1>>, Query<C<2>>), i64>::from([[3, 4]]);
     let error = table.try_select(&beyond).unwrap_err();

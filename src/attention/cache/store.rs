@@ -117,10 +117,10 @@ impl<E: Float> Store<E> {
         match (fits, self.window) {
             (true, _) => Ok(()),
             (false, Some(_)) => Err(Error::shape(format!(
-                "a ring of {capacity} positions takes at most {capacity} in a step, found {new}"
+                "a ring of {capacity} positions takes at most {capacity} in a step, not {new}"
             ))),
             (false, None) => Err(Error::shape(format!(
-                "a cache of {capacity} positions that holds {length} has room for {}, found {new}",
+                "a cache of {capacity} positions that holds {length} has room for {} more, not for {new}",
                 capacity - length
             ))),
         }
@@ -130,7 +130,8 @@ impl<E: Float> Store<E> {
         if layer < self.layers() {
             return Ok(());
         }
-        Err(Error::index(format!("layer {layer} of a cache of {} layers", self.layers())))
+        let layers = self.layers();
+        Err(Error::index(format!("expected a layer below {layers}, found layer {layer}")))
     }
 
     /// Writes the first entries of `keys` and `values`, as many as `new` says of each sample, behind the

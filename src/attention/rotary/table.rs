@@ -139,7 +139,7 @@ impl<L: Size, R, P, E: Float> RotaryTable<(Seq<L>,), R, P, E> {
         let (length, held) = (positions.size().get(), self.positions.0.size().get());
         if offset.checked_add(length).is_none_or(|end| end > held) {
             return Err(Error::index(format!(
-                "{length} positions from {offset} on, in a rotary table of {held}"
+                "expected positions within a rotary table of {held}, found {length} from {offset} on"
             )));
         }
         let [cos, sin] = [&self.cos, &self.sin]

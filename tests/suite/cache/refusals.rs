@@ -44,7 +44,10 @@ fn what_has_no_room_is_refused() {
     let mut cache = filled();
     let error = cache.begin(Seq(C::<2>)).err().unwrap();
     assert!(error.is_shape());
-    assert_eq!(error.to_string(), "a cache of 4 positions that holds 3 has room for 1, found 2");
+    assert_eq!(
+        error.to_string(),
+        "a cache of 4 positions that holds 3 has room for 1 more, not for 2"
+    );
     dyn_size!(huge = usize::MAX);
     assert!(cache.begin(Seq(huge)).is_err());
     assert!(cache.begin_ragged(Seq(C::<2>), &[1, 2]).is_err());
@@ -103,7 +106,7 @@ fn a_layer_is_written_once_and_then_seen() {
     let keys = Keys::<C<1>>::full(7.0);
     let error = step.append(2, &keys, &keys).unwrap_err();
     assert!(error.is_index());
-    assert_eq!(error.to_string(), "layer 2 of a cache of 2 layers");
+    assert_eq!(error.to_string(), "expected a layer below 2, found layer 2");
     assert!(step.view(0, Key(C::<4>)).is_err(), "not written yet");
     step.append(0, &keys, &keys).unwrap();
     assert!(step.append(0, &Keys::full(8.0), &keys).is_err(), "written already");

@@ -96,7 +96,7 @@ fn a_ring_refuses_what_it_cannot_keep() {
     assert!(KvCache::<C<1>, Heads<C<1>>, C<0>, C<1>>::try_ring(1, 0).is_err());
     let mut ring = Ring::try_ring(1, 3).unwrap();
     let error = ring.begin(Seq(C::<5>)).err().unwrap();
-    assert_eq!(error.to_string(), "a ring of 4 positions takes at most 4 in a step, found 5");
+    assert_eq!(error.to_string(), "a ring of 4 positions takes at most 4 in a step, not 5");
     assert!(ring.begin_ragged(Seq(C::<1>), &[1]).is_err());
     assert!(ring.truncate_each(&[0]).is_err());
     append(&mut ring, 0..6);

@@ -190,7 +190,8 @@ fn nothing_visible<E: Float>() {
     let lengths = Tensor::<(Batch<C<2>>,), usize>::from([0, 5]);
     let mut train = Train::seeded(1);
     let input = train.read(&x);
-    let y = layer.forward(&input, Mask::lengths(&lengths, Key(C::<5>)), &mut train);
+    let mask = Mask::try_lengths(&lengths, Key(C::<5>)).unwrap();
+    let y = layer.forward(&input, mask, &mut train);
     assert_eq!(widened(&y.to_vec())[..40], [0.0; 40]);
     let gradients = train.backward(&y.sum_all());
     assert!(gradients.is_finite());

@@ -48,7 +48,7 @@ fn the_wrong_order_is_named_with_both_shapes() {
     let message = refusal(&out_in(), &mut Wide::zeros(), &path);
     assert_eq!(
         message,
-        "key \"weight\": expected sizes [6, 4] for (Model 4, Hidden 6), found [4, 6]; transposed? \
+        "key \"weight\": expected sizes [6, 4] for (Model 4, Hidden 6) as [out, in], found [4, 6]; transposed? \
          its layout may be the other one (for parameter \"weight\")"
     );
     save_tensors(&path, [("weight", tensor(&[6, 5], &[0.5; 30]))]).unwrap();

@@ -76,7 +76,7 @@ fn a_tensor_that_is_no_multiple_of_its_parts_is_refused() {
     let message = refusal(&checkpoint, &mut Attention::<Bias>::zeros(), &path);
     assert_eq!(
         message,
-        "key \"in_proj_weight\": expected sizes [12, 4] for part 0 of 3, (Model 4, Model 4), found \
+        "key \"in_proj_weight\": expected sizes [12, 4] for part 0 of 3, (Model 4, Model 4) as [out, in], found \
          [13, 4] (for parameter \"q_proj.weight\")"
     );
     save_tensors(&path, rest(&[4, 12], 48)).unwrap();

@@ -52,7 +52,7 @@ fn two_parameters_may_be_loaded_from_one_key_but_not_saved_to_it() {
     let error = out_in().sources(one).save(&Two::filled(), &path).unwrap_err();
     assert_eq!(
         super::message(&error, &path),
-        "key \"one\": part 0 of 1 belongs to another parameter already (for parameter \"other\")"
+        "key \"one\": belongs to another parameter already (for parameter \"other\")"
     );
     assert!(folder.names().is_empty());
 

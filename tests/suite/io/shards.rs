@@ -111,9 +111,25 @@ fn a_shard_is_a_file_beside_the_index() {
         let found = format!("found {shard:?}");
         assert_says(&message, &["key \"weight\": expected the name of a file beside", &found]);
     }
+    let long = "a".repeat(256);
+    let message = refused(index(&format!(r#""weight":"{long}""#)));
+    assert_says(
+        &message,
+        &["expected the name of a file beside the index, found \"aaa", "(256 bytes)"],
+    );
     let folder = shards();
     let path = folder.write("model.index.json", index(r#""weight":"a\u0000""#));
     assert!(out_in().load(&mut Map::zeros(), path).unwrap_err().is_file());
+}
+
+/// As a log reads them.
+#[test]
+fn what_a_file_says_stays_in_one_line_of_no_great_length() {
+    let error = refused(index(r#""weight":"a\nb""#));
+    assert!(error.contains(r"a\nb") && !error.contains('\n'), "{error}");
+    let long = "a".repeat(100_000);
+    let error = refused(format!(r#"{{"weight_map": "{long}"}}"#));
+    assert!(error.ends_with("aaa…") && error.len() < 2_000, "{error}");
 }
 
 #[test]

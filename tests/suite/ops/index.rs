@@ -62,7 +62,10 @@ fn slices_and_selections_say_what_they_go_past() {
     assert_eq!(x().try_at(&[1, 2]).unwrap(), 5);
     for index in [&[2, 0][..], &[0], &[0, 0, 0], &[]] {
         let error = x().try_at(index).unwrap_err();
-        assert_eq!(error.to_string(), format!("index {index:?} is outside of sizes [2, 3]"));
+        assert_eq!(
+            error.to_string(),
+            format!("expected one number below each of the sizes [2, 3], found {index:?}")
+        );
     }
 }
 

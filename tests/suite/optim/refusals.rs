@@ -39,6 +39,11 @@ fn gradients_of_another_model_are_refused() {
     let mut optimizer = Optimizer::try_new(AdamW::default()).unwrap();
     let words = ["the gradients are of other parameters", "none of the module's 2"];
     says(optimizer.step(&mut pair, &other.gradients(), 0.1), &words);
+    // The loss was computed under `Infer`.
+    let loss = Tensor::<(Model<C<2>>,)>::ones().sum_all();
+    let words =
+        ["nothing was computed under the `Train` that went backward", "none of the module's 2"];
+    says(optimizer.step(&mut pair, &Train::seeded(1).backward(&loss), 0.1), &words);
     assert_eq!(bits(&pair), before);
 }
 
