@@ -91,7 +91,7 @@ impl<S: Shape, E: Element> Tensor<S, E> {
     ///
     /// # Errors
     /// Where the axis is empty and the result is not.
-    pub fn argmax<A: Axis, N, I: Marker>(
+    pub fn try_argmax<A: Axis, N, I: Marker>(
         &self,
         _axis: fn(N) -> A,
     ) -> Result<Tensor<S::Without, usize>>

@@ -39,7 +39,7 @@ fn main() {
     type Six = (Batch<C<2>>, Heads<C<3>>, Query<C<4>>, Key<C<4>>, Speaker<C<2>>, Model<C<2>>);
     let part = Tensor::<(Heads<C<3>>, Key<C<4>>, Model<C<2>>)>::ones();
     let six = Tensor::<Six>::zeros().add(&part).mean(Speaker);
-    assert_eq!(six.argmax(Model).unwrap().dims(), [2, 3, 4, 4]);
+    assert_eq!(six.try_argmax(Model).unwrap().dims(), [2, 3, 4, 4]);
 
     dyn_size!(n = 4);
     let x = Tensor::zeros_in((Batch(n), Seq(n), Model(C::<8>)));

@@ -57,5 +57,5 @@ fn linear_maps_say_the_same() {
     let message = refusal(&out_in(), &mut Map::<Bias>::zeros(), &without);
     assert_says(&message, &["no key \"bias\"; the nearest are \"weight\""]);
     let message = refusal(&out_in(), &mut Map::<NoBias>::zeros(), &with);
-    assert_eq!(message, "key \"bias\": belongs to no parameter");
+    assert_eq!(message, "key \"bias\": belongs to no parameter; `allow_extra` lets a key be");
 }

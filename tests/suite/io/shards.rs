@@ -95,7 +95,7 @@ fn a_tensor_that_the_index_leaves_out_is_extra() {
     let path = folder.write("model.index.json", index(r#""weight":"a","bias":"b""#));
     let error = out_in().load(&mut Map::zeros(), &path).unwrap_err();
     let message = super::message(&error, &folder.path("b"));
-    assert_eq!(message, "key \"more\": belongs to no parameter");
+    assert_eq!(message, "key \"more\": belongs to no parameter; `allow_extra` lets a key be");
     let loaded = out_in().allow_extra(|_| true).load(&mut Map::zeros(), &path).unwrap();
     assert_eq!(loaded.extra, ["more"]);
 }
@@ -125,8 +125,10 @@ fn a_shard_is_a_file_beside_the_index() {
 /// As a log reads them.
 #[test]
 fn what_a_file_says_stays_in_one_line_of_no_great_length() {
-    let error = refused(index(r#""weight":"a\nb""#));
-    assert!(error.contains(r"a\nb") && !error.contains('\n'), "{error}");
+    let folder = shards();
+    let path = folder.write("model.safetensors.index.json", index(r#""weight":"a\nb""#));
+    let error = out_in().load(&mut Map::zeros(), path).unwrap_err().to_string();
+    assert!(error.contains(r"a\nb: cannot be opened") && !error.contains('\n'), "{error}");
     let long = "a".repeat(100_000);
     let error = refused(format!(r#"{{"weight_map": "{long}"}}"#));
     assert!(error.ends_with("aaa…") && error.len() < 2_000, "{error}");

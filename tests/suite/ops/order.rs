@@ -43,13 +43,13 @@ fn a_sum_that_cancels_has_the_same_bits_for_every_number_of_threads() {
 
 #[test]
 fn argmax_is_the_first_of_equals_and_nan_wins() {
-    assert_eq!(scores().argmax(Key).unwrap().to_vec(), [0, 1]);
-    assert_eq!(scores().argmax(Batch).unwrap().to_vec(), [0, 1, 1, 1]);
+    assert_eq!(scores().try_argmax(Key).unwrap().to_vec(), [0, 1]);
+    assert_eq!(scores().try_argmax(Batch).unwrap().to_vec(), [0, 1, 1, 1]);
     let x = Tensor::<(Key<C<3>>,)>::from([1.0, f32::NAN, 9.0]);
-    assert_eq!(x.argmax(Key).unwrap().value(), 1);
+    assert_eq!(x.try_argmax(Key).unwrap().value(), 1);
     let tokens = Tensor::<(Key<C<3>>,), i64>::from([-5, -1, -3]);
-    assert_eq!(tokens.argmax(Key).unwrap().value(), 1);
-    let error = Tensor::<(Batch<C<2>>, Key<C<0>>)>::zeros().argmax(Key).unwrap_err();
+    assert_eq!(tokens.try_argmax(Key).unwrap().value(), 1);
+    let error = Tensor::<(Batch<C<2>>, Key<C<0>>)>::zeros().try_argmax(Key).unwrap_err();
     assert!(error.is_index());
     assert_eq!(error.to_string(), "the empty axis Key has no largest element");
 }

@@ -148,8 +148,8 @@ fn reductions<E: Float>([b, s, m]: [usize; 3], seed: u64) {
     }
     along! { sum mean variance max min cumsum }
     for x in [&x, &coarse] {
-        same("argmax", x, |x| x.argmax(Seq).unwrap().bits());
-        same("argmax", x, |x| x.argmax(Model).unwrap().bits());
+        same("try_argmax", x, |x| x.try_argmax(Seq).unwrap().bits());
+        same("try_argmax", x, |x| x.try_argmax(Model).unwrap().bits());
         for order in [Order::Ascending, Order::Descending] {
             same("sort", x, |x| found(&x.sort(Seq, order).0));
             same("sort", x, |x| x.sort(Seq, order).1.bits());

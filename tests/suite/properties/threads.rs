@@ -86,7 +86,9 @@ fn reductions<E: Float>() {
     same("cumsum", || x.cumsum(Seq));
     same("sort", || x.sort(Seq, Order::Descending).0);
     same("top_k", || x.try_top_k(Model, C::<5>).unwrap().0);
-    same("argmax", || x.argmax(Seq).unwrap().map(|at| f32::from(u8::try_from(at).unwrap())));
+    same("try_argmax", || {
+        x.try_argmax(Seq).unwrap().map(|at| f32::from(u8::try_from(at).unwrap()))
+    });
 }
 
 fn products<E: Float>() {
