@@ -72,7 +72,7 @@ pub trait VisitorMut<'a> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not list its parameters",
     label = "neither a parameter nor a module",
-    note = "give it `impl Module for … {{ parameters!(field, field); }}`, leave the field out of the list, or add the bounds that its own `impl` asks for"
+    note = "make a tensor that is learned a `Parameter`, give a layer `impl Module for … {{ parameters!(field, field); }}` or the bounds that its own `impl` asks for, leave other fields out of the list"
 )]
 pub trait Field {
     /// Shows its parameters to the visitor, under `name`.
