@@ -3,6 +3,7 @@
 //! [your own layer]: crate::guide::own_layer
 //! [benches/RESULTS.md]: https://docs.rs/crate/shapeproof/latest/source/benches/RESULTS.md
 //! [docs/]: crate::guide
+//! [a loop that decodes]: crate::guide::run_time_sizes
 //! [porting an attention layer from PyTorch]: crate::guide::porting
 //! [sizes known only at run time]: crate::guide::run_time_sizes
 //! [from a checkpoint to types]: crate::guide::checkpoint

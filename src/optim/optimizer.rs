@@ -161,9 +161,10 @@ impl<R: UpdateRule> Optimizer<R> {
     /// Updates every parameter that has a gradient and is not frozen.
     ///
     /// # Errors
-    /// Where the rate is negative, not finite or beyond `f32`; no parameter of the module has a gradient; two
-    /// parameters have one name; or a parameter has other sizes or elements
-    /// than its state, or by now a group whose rule keeps more or less of it. Nothing has changed then.
+    /// Where the rate is negative, not finite or beyond `f32`; no parameter of the module has a gradient, as
+    /// where the loss was computed under [`Infer`](crate::Infer); two parameters have one name; or a parameter
+    /// has other sizes or elements than its state, or by now a group whose rule keeps more or less of it.
+    /// Nothing has changed then. A gradient that is NaN is no error; `gradients.is_finite()` asks.
     pub fn step<M: Module + ?Sized>(
         &mut self,
         module: &mut M,
