@@ -329,7 +329,11 @@ pub(super) fn in_range(what: &str, found: f64, range: Range<f64>) -> Result<()> 
         return Ok(());
     }
     let Range { start, end } = range;
-    let below = if end.is_finite() { format!("below {end}") } else { "finite".into() };
+    let below = match end {
+        f64::INFINITY => "finite".into(),
+        1e9.. => format!("below {end:.3e}"),
+        _ => format!("below {end}"),
+    };
     Err(Error::value(format!("{what} must be at least {start} and {below}, found {found}")))
 }
 

@@ -8,6 +8,7 @@ use crate::element::Float;
 use crate::error::{Error, Result};
 use crate::size::Size;
 use crate::tensor::Tensor;
+use std::fmt::Display;
 
 /// A step of a [`KvCache`] in which sample i has `counts[i]` of `T` new positions, behind a length of
 /// its own. Begun by [`KvCache::begin_ragged`].
@@ -60,12 +61,13 @@ where
         check_each(store, counts)?;
         for (sample, (&count, &length)) in counts.iter().zip(store.lengths()).enumerate() {
             if count > new.0.get() {
-                return Err(Error::shape(format!(
-                    "{count} new positions for sample {sample} in a step of {}",
-                    new.0.get()
-                )));
+                let most = new.0.get();
+                return Err(of_sample(
+                    sample,
+                    format!("expected at most {most} new positions, found {count}"),
+                ));
             }
-            store.check_room(length, count)?;
+            store.check_room(length, count).map_err(|error| of_sample(sample, error))?;
         }
         let written = Written::none(store);
         Ok(RaggedStep { cache, new, counts: counts.to_vec(), written })
@@ -137,6 +139,11 @@ where
         self.cache.store.grow(Counts::Each(&self.counts));
         Ok(())
     }
+}
+
+/// What does not fit, of which sample.
+fn of_sample(sample: usize, what: impl Display) -> Error {
+    Error::shape(format!("sample {sample}: {what}"))
 }
 
 /// Whether there is a number for each sample of a cache that can tell them apart.

@@ -50,7 +50,13 @@ fn what_has_no_room_is_refused() {
     );
     dyn_size!(huge = usize::MAX);
     assert!(cache.begin(Seq(huge)).is_err());
-    assert!(cache.begin_ragged(Seq(C::<2>), &[1, 2]).is_err());
+    let error = cache.begin_ragged(Seq(C::<2>), &[1, 2]).err().unwrap().to_string();
+    assert_eq!(
+        error,
+        "sample 1: a cache of 4 positions that holds 3 has room for 1 more, not for 2"
+    );
+    let error = cache.begin_ragged(Seq(C::<1>), &[2, 1]).err().unwrap().to_string();
+    assert_eq!(error, "sample 0: expected at most 1 new positions, found 2");
     assert!(cache.begin_ragged(Seq(C::<2>), &[3, 1]).is_err(), "more than the step has");
     assert!(cache.begin_ragged(Seq(C::<2>), &[1]).is_err(), "a count for each sample");
     is_as_filled(&mut cache);

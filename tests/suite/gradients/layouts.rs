@@ -1,11 +1,13 @@
 //! Gradients that lie otherwise than in row-major order, as what sums, rows and transposed tensors give: bit
 //! for bit what their copies give, for sizes that fill vectors, blocks and panels.
 
+use crate::io::Folder;
 use shapeproof::{
-    Activation, AnyParameter, Attention, Batch, Bias, C, Causal, Dropout, FeatureMap, FeedForward,
-    Float, GatedFeedForward, Generator, GroupedAttention, HeadDim, Hidden, Key, KvHeads, LayerNorm,
-    Linear, LinearAttention, Mode, Model, Module, MultiHeadAttention, NoMask, Order, Parameter,
-    Query, RmsNorm, Rotary, Seq, Shape, Tensor, Train, ValueDim, bf16, f16, parameters,
+    Activation, AnyParameter, Attention, Batch, Bias, C, Causal, Checkpoint, Dropout, FeatureMap,
+    FeedForward, Float, GatedFeedForward, Generator, GroupedAttention, HeadDim, Hidden, Key,
+    KvHeads, LayerNorm, Linear, LinearAttention, Mode, Model, Module, MultiHeadAttention, NoMask,
+    Order, Parameter, Query, RmsNorm, Rotary, Seq, Shape, Tensor, Train, ValueDim, WeightLayout,
+    bf16, f16, parameters,
 };
 
 type X<E, const N: usize = 200> = Tensor<(Batch<C<2>>, Seq<C<40>>, Model<C<N>>), E>;
@@ -78,19 +80,19 @@ fn turned<E: Float, const N: usize>() -> Tensor<(Model<C<N>>, Seq<C<40>>, Batch<
     whole()
 }
 
-/// The gradients of all parameters have the same bits, however the gradient of the result lies, and whether
-/// what goes in lies in row-major order or not.
+type Turned<E> = Tensor<(Model<C<200>>, Seq<C<40>>, Batch<C<2>>), E>;
+
+/// The gradients of all parameters have the same bits, however the gradient of the result lies, whether what
+/// goes in lies in row-major order or not, and whether the weights do.
 #[track_caller]
 fn check<E: Float, L: Module, const N: usize>(
     name: &str,
     layer: L,
     forward: impl Fn(&L, &X<E>, &mut Train) -> X<E, N>,
 ) {
-    let mut generator = Generator::seeded(8);
-    type Turned<E> = Tensor<(Model<C<200>>, Seq<C<40>>, Batch<C<2>>), E>;
-    let x = Parameter::new(Turned::<E>::normal(0.0, 1.0, &mut generator));
-    let module = With { layer, x };
-    let bits = |sum: Sum<E, N>, packed: bool| {
+    let x = Parameter::new(Turned::<E>::normal(0.0, 1.0, &mut Generator::seeded(8)));
+    let mut module = With { layer, x };
+    let bits = |module: &With<L, _, E>, sum: Sum<E, N>, packed: bool| {
         let mut train = Train::seeded(3);
         let mut x = train.read(&module.x).transpose(Model, Batch);
         if packed {
@@ -102,20 +104,28 @@ fn check<E: Float, L: Module, const N: usize>(
             let found = gradients.find(parameter.id()).expect("each parameter was read");
             (name, found.to::<f64>().to_vec().into_iter().map(f64::to_bits).collect())
         };
-        parameters(&module).into_iter().map(bits).collect::<Vec<(String, Vec<u64>)>>()
+        parameters(module).into_iter().map(bits).collect::<Vec<(String, Vec<u64>)>>()
+    };
+    let same = |found: &[(String, Vec<u64>)], expected: &[(String, Vec<u64>)], how: &str| {
+        for ((parameter, found), (_, expected)) in found.iter().zip(expected) {
+            assert!(found == expected, "{name} in {}, {how}: of {parameter}", E::NAME);
+        }
     };
     for (lies, view, copy) in sums::<E, N>() {
         let others = ["a number", "transposed"].contains(&lies);
         for packed in [true, false].into_iter().filter(|&packed| packed || others) {
-            let (found, expected) = (bits(view, packed), bits(copy, packed));
-            for ((parameter, found), (_, expected)) in found.iter().zip(&expected) {
-                assert!(
-                    found == expected,
-                    "{name} in {}, gradient {lies}, input packed: {packed}: of {parameter}",
-                    E::NAME
-                );
-            }
+            let (found, expected) = (bits(&module, view, packed), bits(&module, copy, packed));
+            same(&found, &expected, &format!("gradient {lies}, input packed: {packed}"));
         }
+    }
+    // What a file has in the other order is read as a transposed view.
+    let [_, (_, number, _), .., (_, turned, _)] = sums::<E, N>();
+    let expected = [number, turned].map(|sum| bits(&module, sum, true));
+    let (folder, checkpoint) = (Folder::new(), Checkpoint::new(WeightLayout::OutIn));
+    checkpoint.save(&module, folder.path("m.safetensors")).unwrap();
+    checkpoint.load(&mut module, folder.path("m.safetensors")).unwrap();
+    for (sum, expected) in [number, turned].into_iter().zip(&expected) {
+        same(&bits(&module, sum, true), expected, "weights transposed");
     }
 }
 
