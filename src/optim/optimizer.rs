@@ -161,17 +161,21 @@ impl<R: UpdateRule> Optimizer<R> {
     /// Updates every parameter that has a gradient and is not frozen.
     ///
     /// # Errors
-    /// Where the rate is negative, not finite or beyond `f32`; no parameter of the module has a gradient, as
-    /// where the loss was computed under [`Infer`](crate::Infer); two parameters have one name; or a parameter
-    /// has other sizes or elements than its state, or by now a group whose rule keeps more or less of it.
-    /// Nothing has changed then. A gradient that is NaN is no error; `gradients.is_finite()` asks.
+    /// Where the rate, or it times a factor, is negative, not finite or beyond `f32`; no parameter of the module
+    /// has a gradient, as where the loss was computed under [`Infer`](crate::Infer); two parameters have one name;
+    /// or a parameter has other sizes or elements than its state, or by now a group whose rule keeps more or less
+    /// of it. Nothing has changed then. A gradient that is NaN is no error; `gradients.is_finite()` asks.
     pub fn step<M: Module + ?Sized>(
         &mut self,
         module: &mut M,
         gradients: &Gradients,
         rate: f64,
     ) -> Result<()> {
-        in_range("the rate", rate, 0.0..f64::from(f32::MAX))?;
+        let rates = 0.0..f64::from(f32::MAX);
+        in_range("the rate", rate, rates.clone())?;
+        for (_, factor) in &self.factors {
+            in_range("the rate times its factor", rate * factor, rates.clone())?;
+        }
         self.check(module, gradients)?;
         for (name, parameter) in parameters_mut(module) {
             let Some(gradient) = self.gradient_of(&name, &*parameter, gradients) else { continue };

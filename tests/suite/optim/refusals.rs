@@ -30,6 +30,12 @@ fn a_rate_that_is_no_rate_changes_nothing() {
     }
     optimizer.step(&mut pair, &gradients, 0.0).unwrap();
     assert_eq!(bits(&pair), before);
+    let mut optimizer = optimizer.try_scale_rate(|name| name == "bias", 1e300).unwrap();
+    says(
+        optimizer.step(&mut pair, &gradients, 1.0),
+        &["the rate times its factor must be", "1000"],
+    );
+    assert_eq!(bits(&pair), before);
 }
 
 #[test]
