@@ -6,12 +6,12 @@ mod typed;
 
 use shapeproof::{
     Attention, Batch, Causal, CausalFromStart, DistanceBias, Element, Float, HeadDim, Heads, Key,
-    KvHeads, KvOf, Prefix, Query, Segments, Size, SlidingWindow, Static, Tensor, ValueDim,
-    dispatch, dyn_size,
+    KvHeads, KvOf, Prefix, Query, ScoreBias, Segments, Size, SlidingWindow, Static, Tensor,
+    ValueDim, dispatch, dyn_size,
 };
 
 pub(crate) use self::typed::{Scores, Typed, joined, learned};
-use self::typed::{bias_typed, blocks, keep_typed};
+use self::typed::{blocks, by_axes};
 
 /// The sizes of one attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -190,8 +190,8 @@ impl Part {
         E: Float,
     {
         match self {
-            Part::Keep(keep) => keep_typed(keep, shape),
-            Part::Bias(bias) => bias_typed(bias, shape),
+            Part::Keep(keep) => by_axes!(keep, shape, keep.values.clone(), |keep| keep),
+            Part::Bias(bias) => by_axes!(bias, shape, narrowed(&bias.values), ScoreBias),
             Part::Causal => Box::new(Causal),
             Part::CausalFromStart => Box::new(CausalFromStart),
             Part::Prefix(n) => Box::new(Prefix(*n)),

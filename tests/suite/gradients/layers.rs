@@ -43,7 +43,7 @@ fn check<L: Module, S: Shape + Default, R: Shape>(
     .unwrap();
 }
 
-fn rng() -> Generator {
+pub(super) fn rng() -> Generator {
     Generator::seeded(7)
 }
 

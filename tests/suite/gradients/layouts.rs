@@ -1,6 +1,7 @@
 //! Gradients that lie otherwise than in row-major order, as what sums, rows and transposed tensors give: bit
 //! for bit what their copies give, for sizes that fill vectors, blocks and panels.
 
+use super::layers::rng;
 use crate::io::Folder;
 use shapeproof::{
     Activation, AnyParameter, Attention, Batch, Bias, C, Causal, Checkpoint, Dropout, FeatureMap,
@@ -127,10 +128,6 @@ fn check<E: Float, L: Module, const N: usize>(
     for (sum, expected) in [number, turned].into_iter().zip(&expected) {
         same(&bits(&module, sum, true), expected, "weights transposed");
     }
-}
-
-fn rng() -> Generator {
-    Generator::seeded(7)
 }
 
 /// Each test for the elements that packing treats in ways of their own.

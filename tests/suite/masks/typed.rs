@@ -34,6 +34,7 @@ where
     }
 }
 
+/// The mask that `$wrap` makes of a tensor of `$values` over the axes of `$over`.
 macro_rules! by_axes {
     ($over:ident, $shape:ident, $values:expr, $wrap:expr; $([$($has:literal)+] ($($at:tt)+);)+) => {
         match $over.axes {
@@ -58,33 +59,7 @@ macro_rules! by_axes {
     };
 }
 
-pub(super) fn keep_typed<'a, B, H, Q, K, E>(
-    over: &Over<bool>,
-    shape: Scores<B, H, Q, K>,
-) -> Typed<'a, B, H, Q, K, E>
-where
-    B: Size + 'a,
-    H: Size + 'a,
-    Q: Size + 'a,
-    K: Size + 'a,
-    E: Float,
-{
-    by_axes!(over, shape, over.values.clone(), |keep| keep)
-}
-
-pub(super) fn bias_typed<'a, B, H, Q, K, E>(
-    over: &Over<f64>,
-    shape: Scores<B, H, Q, K>,
-) -> Typed<'a, B, H, Q, K, E>
-where
-    B: Size + 'a,
-    H: Size + 'a,
-    Q: Size + 'a,
-    K: Size + 'a,
-    E: Float,
-{
-    by_axes!(over, shape, narrowed(&over.values), ScoreBias)
-}
+pub(super) use by_axes;
 
 /// As a parameter that is read: what it is called, and the mask.
 pub(crate) fn learned<'a, B, H, Q, K, E>(
